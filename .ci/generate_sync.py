@@ -152,8 +152,8 @@ FACES = (
         "A session, its approvals, questions and client calls, as a program without ``await`` holds them.",
         """
         from sessiontree.sync.bases import Crossed, SessionBase
-        from sessiontree.sync.channels import crossed_approver
-        from sessiontree.sync.event_buffer import drained
+        from sessiontree.sync.channels import wrap_approver
+        from sessiontree.sync.event_buffer import drain_iterator
         """,
         (
             Twin(
@@ -212,9 +212,9 @@ FACES = (
         from sessiontree.api import runtime as on_loop
         from sessiontree.api import session_tree as tree_on_loop
         from sessiontree.api import stored_trees as trees_on_loop
-        from sessiontree.sync.bases import RuntimeBase, TreeBase, runtime_on_loop, with_own_lease
+        from sessiontree.sync.bases import RuntimeBase, TreeBase, get_loop_runtime, run_with_own_lease
         from sessiontree.sync.bridge import Crossing
-        from sessiontree.sync.channels import chosen_channel, crossed_approver
+        from sessiontree.sync.channels import choose_channel, wrap_approver
         from sessiontree.sync.event_buffer import FactReader, ProgressReader
         from sessiontree.sync.session import Approvals, ClientCalls, Questions, SessionHandle
         """,

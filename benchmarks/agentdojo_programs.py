@@ -136,7 +136,7 @@ def suite_of(way: Way, selection: Mapping[str, Any], counts: Counter[str], *, wr
 
     suite = agentdojo.attacks(way, **selection)
     suite.models = {
-        "gullible": lambda attempt: CountedModel(agentdojo.gullible_last(attempt, writes=writes), counts)
+        "gullible": lambda attempt: CountedModel(agentdojo.make_gullible_last(attempt, writes=writes), counts)
     }
     if writes:
         suite.choices = replace(suite.choices, builtin=(*suite.choices.builtin, PROGRAM_TOOL))

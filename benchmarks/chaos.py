@@ -285,7 +285,7 @@ class Chaos:
         root = engine_home.process_of(self._program.pid)
         if root is None:
             return [self._program.pid]
-        return [process.pid for process in engine_home.with_descendants({root}, lambda _: False)]
+        return [process.pid for process in engine_home.add_descendants({root}, lambda _: False)]
 
     def _role(self, pid: int) -> str:
         return "driver" if pid == self._program.pid else role_of(pid)

@@ -28,8 +28,8 @@ from benchmarks.report import Figure
 from benchmarks.tree import FamilyModel, run, start_children
 from benchmarks.turns import Nothing
 from sessiontree import Limits, Runtime, SessionTree, ShardLost
-from sessiontree.backends.ray.engine.engine_servers import listener_of, loopback_only
-from sessiontree.sandbox.process_tree import descendants
+from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback, find_listener
+from sessiontree.sandbox.process_tree import find_descendants
 
 FIGURES: Final = "figures.json"
 """Name of the file with the figures, in the program's directory."""
@@ -80,13 +80,13 @@ class TestNodes:
             "include_dashboard": False,
             "temp_dir": str(self._folder),
         }
-        with loopback_only():
+        with bind_to_loopback():
             self._cluster = make(initialize_head=True, head_node_args=head)
             ray.init(address=self._cluster.address, log_to_driver=False)
 
     def add(self) -> None:
         """Start one more node."""
-        with loopback_only():
+        with bind_to_loopback():
             self._cluster.add_node(node_ip_address="127.0.0.1", num_cpus=1)
 
     def end(self) -> None:
@@ -168,7 +168,7 @@ def _rows() -> list[dict[str, Any]]:
 def used_ms() -> Counter[str]:
     """Return the processor time of this program and all below it: of sessions, and of Ray's servers."""
     found: Counter[str] = Counter()
-    for pid in (os.getpid(), *descendants(os.getpid())):
+    for pid in (os.getpid(), *find_descendants(os.getpid())):
         try:
             name = Path(f"/proc/{pid}/cmdline").read_bytes()
             fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
@@ -245,7 +245,7 @@ class Measuring:
         wall_s = await self._run(runtime, each)
         used = used_ms()
         used.subtract(before)
-        processes = sum(role_of(pid) in {"supervisor", "host"} for pid in descendants(os.getpid()))
+        processes = sum(role_of(pid) in {"supervisor", "host"} for pid in find_descendants(os.getpid()))
         sessions, shards = each * self._trees, str(len(runtime.shards()))
         self.cpu_ms[shards] = used["sessions"] / sessions
         self.servers_ms[shards] = used["servers"] / sessions
@@ -261,7 +261,7 @@ class Measuring:
         row = [each for each in runtime.shards() if each.node][-1]
         lost = next(tree for tree in trees if tree.tree_id in row.trees)
         socket = next(each["RayletSocketName"] for each in _rows() if each["NodeID"][:8] in row.node)
-        raylet = listener_of(Path(socket))
+        raylet = find_listener(Path(socket))
         assert raylet is not None, "a node that is alive listens"
         waiting = asyncio.ensure_future(self._until_lost(lost))
         began = time.monotonic()

@@ -32,9 +32,9 @@ from sessiontree.bench.ledger.leases import SampleLease
 from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.ledger.ledger_tables import AttemptResult
 from sessiontree.bench.run.place.progress import RunProgress
-from sessiontree.journal.claim import journal_dirs
+from sessiontree.journal.claim import list_journal_dirs
 from sessiontree.journal.journal import Journal
-from sessiontree.sandbox.process_tree import descendants
+from sessiontree.sandbox.process_tree import find_descendants
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider, FakeRequest
 
@@ -125,7 +125,7 @@ class KeySearch:
         found: Counter[str] = Counter(arguments=0, environments=0)
         holding: Counter[str] = Counter()
         looked = 0
-        for pid in (os.getpid(), *descendants(os.getpid())):
+        for pid in (os.getpid(), *find_descendants(os.getpid())):
             place = Path("/proc", str(pid))
             with suppress(OSError):  # it has ended
                 found["arguments"] += self._key in (place / "cmdline").read_bytes()
@@ -178,7 +178,7 @@ class KeySearch:
 def used_by_kind() -> Counter[str]:
     """Return the processor time of everything that the program started, by kind, in ms."""
     found: Counter[str] = Counter()
-    for pid in (os.getpid(), *descendants(os.getpid())):
+    for pid in (os.getpid(), *find_descendants(os.getpid())):
         with suppress(OSError):
             found[kind_of(pid)] += cpu_ms(pid)
     return found
@@ -288,7 +288,7 @@ async def _measured(place: Path, count: int, model: ProviderModel) -> dict[str, 
     await suite.run(run_dir, shards="per-node", concurrency=AT_A_TIME, progress=moments)
     wall_s = time.monotonic() - began
     moments.join()
-    journals = journal_dirs(run_dir / "state")
+    journals = list_journal_dirs(run_dir / "state")
     found = [search.facts(each) for each in journals]
     stored = sum(file.stat().st_size for each in journals for file in each.glob("journal.db*"))
     fetched = sum(file.stat().st_size for file in (run_dir / "fetched").glob("*"))

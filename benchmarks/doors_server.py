@@ -16,7 +16,7 @@ from sessiontree import AsyncFunctionModel, ModelRequest, Runtime
 from sessiontree.doors.conversations import Conversations
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.timing.clock import read_machine_ms
 from sessiontree.serve.listen import Address, PageServer
 from sessiontree.serve.routes.door_guard import DoorGuard
 from sessiontree.serve.routes.door_routes import DoorRoutes
@@ -49,7 +49,7 @@ async def serve(place: Path) -> None:
     workspace.mkdir()
     tokens = TokenFile(place / "state")
     rights = DoorRights(workspace=str(workspace), per_minute=OFTEN, max_open=10_000)
-    token = tokens.add("benchmark", rights, machine_ms(), None)
+    token = tokens.add("benchmark", rights, read_machine_ms(), None)
     model = AsyncFunctionModel(WaitingModel().reply)
 
     def options_for(workspace: str, agent: str | None) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from sessiontree.runtime.runner.model_requests import ModelRequestBuilder
 from sessiontree.runtime.transport.frames import AskModel
 from sessiontree.session.compaction import begin
 from sessiontree.session.evolve import evolve
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 
 TOKENS, QUICK_TOKENS = 200_000, 20_000
 CALLS: Final = (25, 50, 100)
@@ -119,7 +119,7 @@ def sent(asked: AskModel) -> int:
 
 def replayed(facts: Sequence[SessionFact]) -> tuple[SessionState, ModelRequestBuilder, Iterator[int]]:
     """Return a session, what builds its questions, and their bytes, counted while its facts are applied."""
-    state = initial(SPEC, LIMITS)
+    state = make_initial_state(SPEC, LIMITS)
     builder = ModelRequestBuilder(
         ToolTable(()), frozenset(), AgentConfig(), "m", None, lambda askers: frozenset()
     )

@@ -43,7 +43,7 @@ from sessiontree.journal.record import Packed
 from sessiontree.journal.replay import read_fact
 from sessiontree.session.decide import react
 from sessiontree.session.evolve import evolve
-from sessiontree.session.state import initial
+from sessiontree.session.state import make_initial_state
 
 SLICE_S = 0.001
 GAP_S = 0.002
@@ -208,12 +208,12 @@ def evolve_and_replay_us(turns: int) -> tuple[float, float]:
     evolving: list[float] = []
     replaying: list[float] = []
     for _ in range(ROUNDS):
-        state = initial(SPEC, LIMITS)
+        state = make_initial_state(SPEC, LIMITS)
         started = time.perf_counter()
         for fact in facts:
             evolve(state, fact)
         evolving.append(time.perf_counter() - started)
-        state = initial(SPEC, LIMITS)
+        state = make_initial_state(SPEC, LIMITS)
         started = time.perf_counter()
         for text in texts:
             evolve(state, read_fact(text))
@@ -226,7 +226,7 @@ def evolve_and_replay_us(turns: int) -> tuple[float, float]:
 
 def session_facts(turns: int) -> list[str]:
     """Return the packed facts of a session that made one ReadOnly call a turn."""
-    state = initial(SPEC, LIMITS)
+    state = make_initial_state(SPEC, LIMITS)
     texts: list[str] = []
 
     def happens(stimulus: Stimulus) -> None:

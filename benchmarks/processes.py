@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from sessiontree import Runtime
-from sessiontree.backends.ray.engine.engine_servers import RAYLET, watched_servers
+from sessiontree.backends.ray.engine.engine_servers import RAYLET, list_watched_servers
 from sessiontree.runtime.transport.supervisor_api import ActorRow
 from sessiontree.sandbox.process_tree import children
 
@@ -56,7 +56,7 @@ def measured_by(roles: Mapping[int, str], figure: Callable[[int], int]) -> Count
     """Return a figure of this program, of actors' processes (id to kind) and of Ray's servers, by kind."""
     pids = [(os.getpid(), "program"), *roles.items()]
     if roles:
-        for server in watched_servers():
+        for server in list_watched_servers():
             pids.append((server.pid, server.name))
             if server.name == RAYLET:
                 pids += [(pid, "agent") for pid in children(server.pid) if _is_agent(pid)]

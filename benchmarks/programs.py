@@ -45,7 +45,7 @@ from sessiontree import (
 from sessiontree.facts import RunFinished
 from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.programs.orders import order_opening
-from sessiontree.programs.signatures import face_of
+from sessiontree.programs.signatures import build_face
 from sessiontree.runtime.runner.program_runs import ANSWERS_AT_ONCE, IDLE_S
 
 ROUNDS, QUICK_ROUNDS = 5, 1
@@ -200,7 +200,7 @@ async def _answer_bytes(folder: Path, calls: int) -> float:
 
 async def _replay_ms(answers: int) -> float:
     """Return the milliseconds in which a running interpreter takes a program with its answers."""
-    face = face_of(
+    face = build_face(
         {"look": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}, ""
     )
     order = order_opening(LOOP.format(calls=answers + 1), face, seed="s")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import read_options, show
-from sessiontree.api.configuration.plugins import installed_tools
+from sessiontree.api.configuration.plugins import load_installed_tools
 from sessiontree.contracts.tools.plugins import PluginContext
 from sessiontree.schema.derive import derive_schema
 from sessiontree.schema.dialect import DIALECTS
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     options = read_options(__doc__.splitlines()[0] if __doc__ else "", arguments)
     rounds = 3 if options.quick else 20
-    installed = installed_tools(PluginContext("", Path.cwd(), "default"))
+    installed = load_installed_tools(PluginContext("", Path.cwd(), "default"))
     schemas = [derive_schema(each.tool) for each in installed] + _corpus()
     slowest, lossy, idempotent = 0.0, 0, True
     for schema in schemas:

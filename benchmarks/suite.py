@@ -175,7 +175,7 @@ class SuiteChaos:
             self.kills.append(role)
             return
         root = engine_home.process_of(self._program.pid)
-        family = [] if root is None else engine_home.with_descendants({root}, lambda _: False)
+        family = [] if root is None else engine_home.add_descendants({root}, lambda _: False)
         found = [each.pid for each in family if role_of(each.pid) == role]
         victim = self._random.choice(found) if found else self._program.pid
         if not kill(victim):

@@ -37,7 +37,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.api.runtime.runtime_options import BackendName
-from sessiontree.backends.ray.engine.engine_servers import listener_of
+from sessiontree.backends.ray.engine.engine_servers import find_listener
 from sessiontree.bench import Attempt, Sample, Suite
 from sessiontree.bench.ledger.leases import SampleLease
 from sessiontree.bench.ledger.ledger_tables import AttemptResult
@@ -208,7 +208,7 @@ async def cluster(place: Path, count: int) -> dict[str, Figure]:
         def lose() -> None:
             marks.reached.wait()
             row = [each for each in _rows() if each["Alive"]][-1]
-            raylet = listener_of(Path(row["RayletSocketName"]))
+            raylet = find_listener(Path(row["RayletSocketName"]))
             assert raylet is not None, "a node that is alive listens"
             kill(raylet)
             killed.append(row["NodeID"])

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.report import Figure
 from sessiontree.bench.results.recorded_run import ANSWERED
 from sessiontree.bench.runnable_suite import Suite
-from sessiontree.bench.suite.environment import LOCKS, environment_of
+from sessiontree.bench.suite.environment import LOCKS, locate_environment
 
 CONCURRENCY = 8
 
@@ -26,7 +26,7 @@ def options_in_environment(
     parser.add_argument("--quick", action="store_true", help="a few samples: shows that it works")
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object on stdout")
     options = parser.parse_args(given)
-    environment = environment_of(LOCKS / "inspect.txt")
+    environment = locate_environment(LOCKS / "inspect.txt")
     if not environment.is_current:
         environment.take_over(["-m", module, *given])
     return options

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Figure, read_options, show
-from sessiontree.bench.suite.environment import environment_of
+from sessiontree.bench.suite.environment import locate_environment
 from sessiontree.bench.suites.catalog import SHIPPED
 
 CHECKOUT = Path(__file__).parent.parent
@@ -48,7 +48,7 @@ OUTCOMES = ("corrected", "attempt_2", "attempt_3", "given_up", "refused", "other
 
 def run_suite(name: str, model: str, every: int) -> dict[str, Any]:
     """Run a suite in its environment, and return what the program printed."""
-    environment = environment_of(SHIPPED[name].lock)
+    environment = locate_environment(SHIPPED[name].lock)
     with tempfile.TemporaryDirectory(prefix="sessiontree-suites-") as place:
         words = ["-m", "benchmarks.tool_suites_program", name, model, place, str(every)]
         done = subprocess.run(

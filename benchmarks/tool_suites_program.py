@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.bench.run.runner import run_suite
-from sessiontree.bench.suite.samples import samples_of
+from sessiontree.bench.suite.samples import load_samples
 from sessiontree.bench.suite.suite_loader import load_suite
 from sessiontree.bench.suites.catalog import SHIPPED
 
@@ -28,7 +28,7 @@ CONCURRENCY = 8
 async def through_trees(name: str, model: str, place: Path, every: int) -> list[dict[str, Any]]:
     """Run the suite on the local backend, and return the committed scores."""
     suite = load_suite(SHIPPED[name].target)
-    suite.samples = samples_of(suite)[::every]
+    suite.samples = load_samples(suite)[::every]
     await run_suite(suite, place, {"model": model, "backend": "local", "concurrency": CONCURRENCY})
     with closing(sqlite3.connect(place / "ledger.sqlite")) as ledger:
         rows = ledger.execute(
@@ -47,7 +47,7 @@ async def directly(every: int) -> list[dict[str, Any]]:
     suite = load_suite(SHIPPED["bfcl"].target)
     module: Any = sys.modules[SHIPPED["bfcl"].target.partition(":")[0]]
     found = []
-    for sample in samples_of(suite)[::every]:
+    for sample in load_samples(suite)[::every]:
         entry = module.entries()[sample.id]
         episode = module.Episode(entry)
         tools = {each.name: each for each in episode.tools}

@@ -121,7 +121,7 @@ async def measure_recorded(sessions: int) -> dict[str, Any]:
         began = time.perf_counter()
         await tree.open()
         opened = time.perf_counter()
-        await tree.until_whole()
+        await tree.wait_until_whole()
         whole = time.perf_counter()
         text = dump_json(tree.feed.snapshot())
         told = time.perf_counter()

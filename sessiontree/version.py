@@ -7,7 +7,7 @@ RULES = 1
 before, if only by other words: a replay applies them only to trees that were made under this number."""
 
 
-def how_to_install(extra: str) -> str:
+def explain_installation(extra: str) -> str:
     """Return the commands that install an extra: no registry has this package."""
     return (
         f"in a checkout run: python -m pip install '.[{extra}]', else install the wheel: "

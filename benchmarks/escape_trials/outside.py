@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sessiontree.sandbox.self_test import Trace, differences, traces
+from sessiontree.sandbox.self_test import Trace, collect_traces, find_differences
 
 SETTINGS: Final = ("core_pattern", "core_uses_pid", "pid_max")
 """Of the machine's kernel; no attempt may change them."""
@@ -49,7 +49,7 @@ class Outside:
 
     def changes(self) -> list[str]:
         """Return one line for everything outside that is not as it was."""
-        found = differences(self.before, traces(self.root / "kept"))
+        found = find_differences(self.before, collect_traces(self.root / "kept"))
         found += [
             f"{name} is not as it was"
             for name, was in zip(SETTINGS, self.settings, strict=True)
@@ -120,7 +120,7 @@ def outside(owner: int | None = None) -> Iterator[Outside]:
             "udp_port": sockets[1].getsockname()[1],
         }
         settings = tuple(map(_setting, SETTINGS))
-        yield Outside(root, facts, sockets, traces(root / "kept"), settings, process)
+        yield Outside(root, facts, sockets, collect_traces(root / "kept"), settings, process)
 
 
 def _make_files(root: Path, owner: int | None) -> None:

@@ -15,12 +15,18 @@ from sessiontree.bench.ledger.run_log import put_controls
 from sessiontree.bench.mending.rescore import RescoreOptions, Rescoring
 from sessiontree.bench.result_commands import find_run
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
-from sessiontree.bench.results.run_history import last_circumstances
-from sessiontree.bench.run.place.progress import bench_command
+from sessiontree.bench.results.run_history import read_last_circumstances
+from sessiontree.bench.run.place.progress import build_bench_command
 from sessiontree.bench.run.place.run_place import is_on_shared_disk, name_of_model
-from sessiontree.bench.run.place.run_settings import controls_from
+from sessiontree.bench.run.place.run_settings import parse_controls
 from sessiontree.bench.run.process_names import own_name
-from sessiontree.bench.run_commands import INCOMPLETE, BenchScreen, bench_progress, in_environment, run_suite
+from sessiontree.bench.run_commands import (
+    INCOMPLETE,
+    BenchScreen,
+    enter_environment,
+    make_bench_progress,
+    run_suite,
+)
 from sessiontree.bench.suite.retry_choice import RetryChoice
 
 KEPT_SHOWN: Final = 5
@@ -54,10 +60,10 @@ def retry(
         SessionTreeError: nothing is chosen, or the run can't go on.
     """
     found = find_run(run)
-    name = _suite_of(found, suite)
-    progress = bench_progress(screen, as_json)
-    loaded = in_environment(name, progress.say)
-    before = last_circumstances(found).get("options", {})
+    name = _find_suite(found, suite)
+    progress = make_bench_progress(screen, as_json)
+    loaded = enter_environment(name, progress.say)
+    before = read_last_circumstances(found).get("options", {})
     given = {each: before[each] for each in _AGAIN if each in before}
     given |= {each: value for each, value in options.items() if value is not None}
     if name_of_model(loaded.model) != found.model:
@@ -88,8 +94,8 @@ def rescore(
         SessionTreeError: the run or the suite does not exist, or its other code has changed.
     """
     found = find_run(run)
-    name = _suite_of(found, suite)
-    loaded = in_environment(name, _said(screen, as_json=as_json))
+    name = _find_suite(found, suite)
+    loaded = enter_environment(name, _make_reporter(screen, as_json=as_json))
     chosen = RescoreOptions(**options, suite_name=name)
     outcome = asyncio.run(Rescoring(loaded, found.run_dir, chosen).run())
     if as_json:
@@ -97,10 +103,11 @@ def rescore(
     else:
         screen.line(
             f"{outcome.rescored:,} rescored, {outcome.changed:,} with other scores, of which "
-            f"{outcome.decided:,} were undecided before; see: {bench_command('report', str(found.run_dir))}"
+            f"{outcome.decided:,} were undecided before; see: "
+            f"{build_bench_command('report', str(found.run_dir))}"
         )
         if outcome.unsolved:
-            again = f"{bench_command('retry', str(found.run_dir))} --status error"
+            again = f"{build_bench_command('retry', str(found.run_dir))} --status error"
             screen.line(f"{outcome.unsolved:,} have nothing to judge; to solve them again: {again}")
         for sample, why in list(outcome.kept.items())[:KEPT_SHOWN]:
             screen.line(f"sample {sample} keeps its score: {why}")
@@ -111,12 +118,12 @@ def rescore(
 
 def pause(screen: BenchScreen, *, run: str) -> int:
     """Let no more attempts of a run begin; those that run go on to their end."""
-    return _control(screen, run, {"paused": True}, "paused: attempts that run go on to their end")
+    return _set_controls(screen, run, {"paused": True}, "paused: attempts that run go on to their end")
 
 
 def resume(screen: BenchScreen, *, run: str) -> int:
     """Let attempts of a paused run begin again."""
-    return _control(screen, run, {"paused": False}, "its programs go on within seconds")
+    return _set_controls(screen, run, {"paused": False}, "its programs go on within seconds")
 
 
 def set_settings(screen: BenchScreen, *, run: str, values: Sequence[str]) -> int:
@@ -131,10 +138,10 @@ def set_settings(screen: BenchScreen, *, run: str, values: Sequence[str]) -> int
         if not mark:
             raise ConfigError(f"{each!r}; write name=value, such as concurrency=8")
         words[name] = value
-    return _control(screen, run, controls_from(words), f"set: {', '.join(values)}")
+    return _set_controls(screen, run, parse_controls(words), f"set: {', '.join(values)}")
 
 
-def _control(screen: BenchScreen, run: str, values: Mapping[str, Any], said: str) -> int:
+def _set_controls(screen: BenchScreen, run: str, values: Mapping[str, Any], said: str) -> int:
     found = find_run(run)
     path = found.run_dir / LEDGER
 
@@ -147,8 +154,8 @@ def _control(screen: BenchScreen, run: str, values: Mapping[str, Any], said: str
     return 0
 
 
-def _suite_of(run: RecordedRun, given: str | None) -> str:
-    name = given or str(last_circumstances(run).get("suite", ""))
+def _find_suite(run: RecordedRun, given: str | None) -> str:
+    name = given or str(read_last_circumstances(run).get("suite", ""))
     if not name:
         raise ConfigError(
             f"run {str(run.run_dir)!r} does not say where its suite is: a program began it; name the suite "
@@ -160,6 +167,6 @@ def _suite_of(run: RecordedRun, given: str | None) -> str:
     return name
 
 
-def _said(screen: BenchScreen, *, as_json: bool) -> Callable[[str], None]:
+def _make_reporter(screen: BenchScreen, *, as_json: bool) -> Callable[[str], None]:
     """Return what shows how an environment is made; a program that reads JSON gets nothing of it."""
     return (lambda _: None) if as_json else screen.line

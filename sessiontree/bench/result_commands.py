@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from sessiontree import ConfigError
-from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.bench.results.comparison import RunComparison, compare_runs
-from sessiontree.bench.results.metrics import metrics_of
+from sessiontree.bench.results.metrics import compute_metrics
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.results.report import FailureGroup, RunReport, report_of
 from sessiontree.bench.results.report_page import page_of
 from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.results.sample_view import view_sample
 from sessiontree.bench.results.several_runs import compare_several
-from sessiontree.bench.run_commands import RUNS, default_place
+from sessiontree.bench.run_commands import RUNS, get_default_place
 from sessiontree.bench.suite.suite_loader import load_suite
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 CASES_SHOWN: Final = 5
 """Most samples that are named for each kind of failure; JSON and HTML name more."""
@@ -50,10 +50,10 @@ def find_run(name: str) -> RecordedRun:
     Raises:
         ConfigError: neither exists; says where was looked.
     """
-    if (absolute_path(name, "the run") / LEDGER).is_file():
+    if (make_absolute(name, "the run") / LEDGER).is_file():
         return RecordedRun(name)
     suite = load_suite(name).name if ":" in name or name.endswith(".toml") else name
-    place = default_place(suite)
+    place = get_default_place(suite)
     if (place / LEDGER).is_file():
         return RecordedRun(place)
     known = sorted(str(each.parent) for each in Path(RUNS).glob(f"*/{LEDGER}"))
@@ -92,13 +92,13 @@ def report(
         ConfigError: the run does not exist or has no results yet, or the extra ``plot`` is missing.
         OSError: a file can't be written.
     """
-    page = None if html is None else absolute_path(html, "--html")
-    pictures = None if plots is None else absolute_path(plots, "--plots")
-    folder = None if samples is None else absolute_path(samples, "--samples")
+    page = None if html is None else make_absolute(html, "--html")
+    pictures = None if plots is None else make_absolute(plots, "--plots")
+    folder = None if samples is None else make_absolute(samples, "--samples")
     found = find_run(run)
     made = report_of(found)
-    index = None if folder is None else _late(_FOLDER).write_folder([found], folder).index
-    files = [*_written(made, page, pictures, index), *([str(index)] if index else [])]
+    index = None if folder is None else _load_late(_FOLDER).write_folder([found], folder).index
+    files = [*_write_files(made, page, pictures, index), *([str(index)] if index else [])]
     unreadable: dict[str, str] = {}
     if parquet:
         results = RunResults(found.run_dir)
@@ -117,33 +117,33 @@ def report(
     return 0
 
 
-def _written(made: RunReport, page: Path | None, pictures: Path | None, index: Path | None) -> list[str]:
+def _write_files(made: RunReport, page: Path | None, pictures: Path | None, index: Path | None) -> list[str]:
     if page is None and pictures is None:
         return []
-    drawn = _plots_module().plots_of(made)
+    drawn = _load_plots().plots_of(made)
     files = []
     if pictures is not None:
         pictures.mkdir(parents=True, exist_ok=True)
         files += [str(_replace(pictures / f"{plot.name}.png", plot.png)) for plot in drawn]
     if page is not None:
-        links = None if index is None else partial(_late(_FOLDER).address_of, index, page.parent)
+        links = None if index is None else partial(_load_late(_FOLDER).address_of, index, page.parent)
         files.append(str(_replace(page, page_of(made, drawn, links).encode("utf-8"))))
     return files
 
 
-def _late(name: str) -> Any:
+def _load_late(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def _plots_module() -> Any:
+def _load_plots() -> Any:
     try:
-        return _late(_PLOTS)
+        return _load_late(_PLOTS)
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("matplotlib"):
             raise
         raise ConfigError(
             "pictures can't be drawn: matplotlib is not installed; it comes with the extra 'plot'; "
-            f"{how_to_install('plot')}. Without --html and --plots the report needs no pictures"
+            f"{explain_installation('plot')}. Without --html and --plots the report needs no pictures"
         ) from error
 
 
@@ -159,7 +159,7 @@ def _replace(path: Path, data: bytes) -> Path:
 
 
 def _show_report(screen: ResultScreen, made: RunReport) -> None:
-    for line in made.summary_lines():
+    for line in made.render_summary():
         screen.line(line)
     head, *rows = made.score_table()
     screen.table(head, rows)
@@ -179,12 +179,12 @@ def _show_report(screen: ResultScreen, made: RunReport) -> None:
             ],
         )
     if made.failures:
-        cases = [row for group in made.failures for row in _case_rows(group)]
+        cases = [row for group in made.failures for row in _build_case_rows(group)]
         screen.table(("did not pass", "sample", "epoch", "tree", "reason"), cases)
     screen.line(f"run: {made.run_dir}")
 
 
-def _case_rows(group: FailureGroup) -> list[tuple[str | int, ...]]:
+def _build_case_rows(group: FailureGroup) -> list[tuple[str | int, ...]]:
     rows: list[tuple[str | int, ...]] = [
         (f"{group.kind}: {group.count:,}", each.sample_id, each.epoch, each.tree_id or "-", each.error)
         for each in group.cases[:CASES_SHOWN]
@@ -193,7 +193,7 @@ def _case_rows(group: FailureGroup) -> list[tuple[str | int, ...]]:
     return [*rows, ("", f"and {rest:,} more", "", "", "")] if rest else rows
 
 
-def metrics(
+def show_metrics(
     screen: ResultScreen,
     *,
     run: str,
@@ -209,7 +209,7 @@ def metrics(
     Raises:
         ConfigError: the run does not exist or has no scores, or the reducer or field is unknown.
     """
-    found = metrics_of(find_run(run), reducers or ("mean",), by, cluster)
+    found = compute_metrics(find_run(run), reducers or ("mean",), by, cluster)
     if as_json:
         screen.raw(json.dumps(found.to_json()))
     else:
@@ -233,7 +233,7 @@ def compare(
         if as_json:
             screen.raw(json.dumps(several.to_json()))
             return 0
-        for line in several.summary_lines():
+        for line in several.render_summary():
             screen.line(line)
         head, *rows = several.table()
         screen.table(head, rows)
@@ -247,7 +247,7 @@ def compare(
 
 
 def _show_comparison(screen: ResultScreen, found: RunComparison) -> None:
-    for line in found.summary_lines():
+    for line in found.render_summary():
         screen.line(line)
     head, *rows = found.table()
     screen.table(head, rows)
@@ -304,12 +304,12 @@ def show(  # noqa: PLR0913 - each is an option of the command, or a body of anot
     for line in view.lines():
         screen.line(line)
     screen.table(("attempt", "outcome", "time", "tree", "error"), view.attempt_rows())
-    if history := view.history_rows():
+    if history := view.build_history_rows():
         screen.table(("score", "verdict", "values", "made by", "code", "reason"), history)
     if view.missing:
         screen.line(f"the tree can't be shown: {view.missing}")
         return 0
     show_tree(screen, path=None, state_dir=found.state_dir, tree_id=view.tree_id, as_json=False)
-    for line in view.transcript_lines():
+    for line in view.render_transcript():
         screen.line(line)
     return 0

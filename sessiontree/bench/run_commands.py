@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 from rich.console import Console
 
 from sessiontree import ConfigError, make_visible
-from sessiontree.api.runtime.paths import absolute_path
-from sessiontree.api.runtime.runtime import late
+from sessiontree.api.runtime.paths import make_absolute
+from sessiontree.api.runtime.runtime import load_late
 from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.results.recorded_run import LEDGER, RunCounts
 from sessiontree.bench.results.results import RunResults
@@ -28,14 +28,19 @@ from sessiontree.bench.run.place.progress import (
     LineProgress,
     RunProgress,
     TerminalProgress,
-    bench_command,
+    build_bench_command,
 )
 from sessiontree.bench.run.place.run_place import RunOptions
 from sessiontree.bench.run.runner import run_blocking
 from sessiontree.bench.run.runtime_file import read_runtime
-from sessiontree.bench.suite.environment import SuiteEnvironment, environment_of, lock_text, prepare_here
+from sessiontree.bench.suite.environment import SuiteEnvironment, locate_environment, lock_text, prepare_here
 from sessiontree.bench.suite.suite import SuiteDefinition
-from sessiontree.bench.suite.suite_loader import environment_file, installed_suites, load_suite, module_of
+from sessiontree.bench.suite.suite_loader import (
+    find_environment_file,
+    find_module_name,
+    list_installed_suites,
+    load_suite,
+)
 from sessiontree.bench.suite.workspaces import LETTERS
 from sessiontree.bench.suites.catalog import SHIPPED
 
@@ -97,16 +102,20 @@ def run(  # noqa: PLR0913 - what must be known before an environment is made
         SessionTreeError: it can't begin.
     """
     if directory is not None:
-        absolute_path(directory, "--dir")  # refused before an environment is made
+        make_absolute(directory, "--dir")  # refused before an environment is made
     options["runtime"] = read_runtime(runtime, placement)
-    given = {"backend": options.pop("backend"), "address": options.pop("address"), "shards": _shards(shards)}
+    given = {
+        "backend": options.pop("backend"),
+        "address": options.pop("address"),
+        "shards": _parse_shards(shards),
+    }
     options |= {name: value for name, value in given.items() if value is not None}
-    progress = bench_progress(screen, as_json)
-    found = in_environment(suite, progress.say)
-    place = default_place(found.name) if directory is None else absolute_path(directory, "--dir")
+    progress = make_bench_progress(screen, as_json)
+    found = enter_environment(suite, progress.say)
+    place = get_default_place(found.name) if directory is None else make_absolute(directory, "--dir")
     options |= {"sample_timeout_s": sample_timeout, "max_cost_usd": max_cost}
     options |= {f"{name}_s": options.pop(name) for name in ("wall_timeout", "provider_wait")}
-    options |= {"metadata": _metadata(options["metadata"]), "suite_name": whole_name(suite)}
+    options |= {"metadata": _parse_metadata(options["metadata"]), "suite_name": complete_name(suite)}
     return run_suite(screen, progress, found, place, as_json=as_json, drivers=drivers, **options)
 
 
@@ -135,11 +144,11 @@ def run_suite(
         counted = {**asdict(tally), "coverage": tally.coverage}
         screen.raw(json.dumps({"change": "result", "run_dir": str(results.run_dir), **counted}))
     else:
-        screen.line(f"{words_of_tally(tally)}; see: {bench_command('report', str(results.run_dir))}")
+        screen.line(f"{describe_tally(tally)}; see: {build_bench_command('report', str(results.run_dir))}")
     return 0 if tally.scored == tally.total else INCOMPLETE
 
 
-def words_of_tally(tally: Tally) -> str:
+def describe_tally(tally: Tally) -> str:
     """Return how far a command came, its pass rate and coverage, and what it cost."""
     rate = f"{tally.passed / tally.scored:.1%} of the scored" if tally.scored else "no rate"
     words = f"{tally.scored:,} of {tally.total:,} scored (coverage {tally.coverage:.1%}), "
@@ -156,8 +165,8 @@ def list_suites(screen: BenchScreen, *, directory: str, as_json: bool) -> int:
         ConfigError: no path can have the name of the directory.
     """
     suites = [(each.name, each.about) for each in SHIPPED.values()]
-    suites += [(name, entry.value) for name, entry in installed_suites().items()]
-    runs, damaged = _runs_in(absolute_path(directory, "--dir"))
+    suites += [(name, entry.value) for name, entry in list_installed_suites().items()]
+    runs, damaged = _find_runs(make_absolute(directory, "--dir"))
     if as_json:
         found: list[dict[str, Any]] = [
             {"run_dir": str(each.run_dir), "suite": each.suite, "model": each.model, **asdict(counts)}
@@ -184,7 +193,7 @@ def list_suites(screen: BenchScreen, *, directory: str, as_json: bool) -> int:
 
 def prepare(screen: BenchScreen, *, suite: str, address: str | None) -> int:
     """Make the environment of a suite, here and on the nodes of a cluster; return the exit code."""
-    environment = _environment(suite)
+    environment = _find_environment(suite)
     if environment is None:
         screen.line(f"{suite} needs no environment of its own")
         return 0
@@ -205,7 +214,7 @@ def _prepare_on_nodes(environment: SuiteEnvironment, address: str) -> dict[str, 
         By node: its place, and why it could not be built.
     """
     lock = environment.lock
-    call = late("call_on_nodes")
+    call = load_late("call_on_nodes")
     return asyncio.run(call(address, prepare_here, lock.name, lock_text(lock), environment.locked()))
 
 
@@ -215,40 +224,40 @@ def _prepare_nodes(suite: str, address: str) -> None:
     Raises:
         ConfigError: a node can't have it.
     """
-    environment = _environment(suite)
+    environment = _find_environment(suite)
     failures = {} if environment is None else _prepare_on_nodes(environment, address)
     for node, (_, failure) in failures.items():
         if failure:
             raise ConfigError(f"node {node} can't have the suite's environment: {failure}")
 
 
-def in_environment(name: str, say: Callable[[str], None]) -> SuiteDefinition:
+def enter_environment(name: str, say: Callable[[str], None]) -> SuiteDefinition:
     """Return a suite by name; if it has an environment, this process first becomes its interpreter.
 
     Raises:
         ConfigError: the suite is unknown, or its environment can't be made.
     """
-    environment = _environment(name)
+    environment = _find_environment(name)
     if environment is not None and not environment.is_current:
         environment.prepare(say)
         environment.take_over([*COMMAND, *sys.argv[1:]])
     return load_suite(SHIPPED[name].target if name in SHIPPED else name)
 
 
-def _environment(name: str) -> SuiteEnvironment | None:
+def _find_environment(name: str) -> SuiteEnvironment | None:
     """Return the environment of a suite; a suite of this package is not loaded for that."""
-    module = module_of(SHIPPED[name].target if name in SHIPPED else name)
-    locks = {module_of(each.target): each.lock for each in SHIPPED.values()}
-    lock = locks[module] if module in locks else environment_file(name) or load_suite(name).env
-    return None if lock is None else environment_of(lock)
+    module = find_module_name(SHIPPED[name].target if name in SHIPPED else name)
+    locks = {find_module_name(each.target): each.lock for each in SHIPPED.values()}
+    lock = locks[module] if module in locks else find_environment_file(name) or load_suite(name).env
+    return None if lock is None else locate_environment(lock)
 
 
-def default_place(suite: str) -> Path:
+def get_default_place(suite: str) -> Path:
     """Return the directory of a run of the suite of this name, if none is given."""
     return Path(RUNS, "".join(letter if letter in LETTERS else "_" for letter in suite))
 
 
-def _runs_in(directory: Path) -> tuple[list[tuple[RunResults, RunCounts]], dict[str, str]]:
+def _find_runs(directory: Path) -> tuple[list[tuple[RunResults, RunCounts]], dict[str, str]]:
     """Return the runs in a directory and how far they are, and those that can't be read, with the reason."""
     places = [directory, *sorted(directory.iterdir())] if directory.is_dir() else []
     runs, damaged = [], {}
@@ -262,7 +271,7 @@ def _runs_in(directory: Path) -> tuple[list[tuple[RunResults, RunCounts]], dict[
     return runs, damaged
 
 
-def _shards(text: str | None) -> int | str | None:
+def _parse_shards(text: str | None) -> int | str | None:
     if text is None or text == "per-node":
         return text
     if not text.isdecimal():
@@ -270,7 +279,7 @@ def _shards(text: str | None) -> int | str | None:
     return int(text)
 
 
-def _metadata(words: Sequence[str]) -> dict[str, str]:
+def _parse_metadata(words: Sequence[str]) -> dict[str, str]:
     """Return the metadata of ``name=value`` words.
 
     Raises:
@@ -283,7 +292,7 @@ def _metadata(words: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def whole_name(suite: str) -> str:
+def complete_name(suite: str) -> str:
     """Return the name of a suite as any directory understands it: the path of a file is absolute."""
     place, mark, name = suite.rpartition(":")
     if suite.endswith(".toml"):
@@ -291,7 +300,7 @@ def whole_name(suite: str) -> str:
     return f"{Path(place).absolute()}{mark}{name}" if place.endswith(".py") else suite
 
 
-def bench_progress(screen: BenchScreen, as_json: bool) -> RunProgress:
+def make_bench_progress(screen: BenchScreen, as_json: bool) -> RunProgress:
     """Return what shows how a command gets on: on a terminal, in lines, or for a program."""
     if as_json:
         return JsonProgress(screen)

@@ -11,14 +11,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from sessiontree.browser.found import confined_words, found_browser
-from sessiontree.browser.inside.frames import FrameError, frame, read_frame
+from sessiontree.browser.found import build_confined_command, find_browser
+from sessiontree.browser.inside.frames import FrameError, encode_frame, read_frame
 from sessiontree.browser.tunnels import Tunnels
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.handles.browser import PageFile, PageFiles
-from sessiontree.contracts.tools.thread_calls import in_thread
+from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.sandbox.commands.command_bounds import usage
-from sessiontree.sandbox.process_tree import ProcessIdentity, children, living_below, process_of
+from sessiontree.sandbox.process_tree import ProcessIdentity, children, find_living_below, process_of
 from sessiontree.sandbox.socket_process import SHOWN_CHARS, SocketProcess
 
 START_S: Final = 60.0
@@ -69,8 +69,8 @@ class BrowserProcess:
             ConfinementUnavailable: this machine can't confine it.
             ExecutionError: it did not start.
         """
-        words = await in_thread(confined_words, found_browser())
-        order = json.dumps({"program": found_browser().program, "dialog_s": self._dialog_s})
+        words = await run_in_thread(build_confined_command, find_browser())
+        order = json.dumps({"program": find_browser().program, "dialog_s": self._dialog_s})
         await self._process.start(lambda far: [*words, str(far), order], self._meet, START_S)
         self._do(self._watch())
 
@@ -81,7 +81,7 @@ class BrowserProcess:
         """Take the socket of its proxy, and wait until it takes orders."""
         near.setblocking(False)
         try:
-            listener = await _received(near)
+            listener = await _receive_socket(near)
         except BaseException:
             near.close()
             raise
@@ -105,21 +105,21 @@ class BrowserProcess:
             ToolError: as the answer says.
         """
         if self._writer is None or not self.is_running:
-            raise ExecutionError(self._words())
+            raise ExecutionError(self._describe_end())
         self._numbers += 1
         number = self._numbers
         asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[number] = asked
         try:
-            self._writer.write(frame({**order, "id": number}, blob))
+            self._writer.write(encode_frame({**order, "id": number}, blob))
             async with asyncio.timeout(limit_s):
                 return await asked
         except TimeoutError as error:
             self._fail(f"it did not answer within {limit_s:g} s")
             self.kill()
-            raise ExecutionError(self._words()) from error
+            raise ExecutionError(self._describe_end()) from error
         except asyncio.CancelledError:
-            self._writer.write(frame({"cancel": number}))
+            self._writer.write(encode_frame({"cancel": number}))
             raise
         finally:
             self._asked.pop(number, None)
@@ -143,7 +143,7 @@ class BrowserProcess:
         outer = None if pid is None else process_of(pid)
         if outer is None:
             return set()
-        killed = {outer, *living_below(outer.pid)}
+        killed = {outer, *find_living_below(outer.pid)}
         _kill_inside(outer.pid)
         return killed
 
@@ -153,7 +153,7 @@ class BrowserProcess:
         if self._writer is not None:
             self._writer.transport.abort()
 
-    def _words(self) -> str:
+    def _describe_end(self) -> str:
         return f"the browser has ended: {self.ended or 'it was stopped'}; the next call starts a new one"
 
     def _fail(self, why: str) -> None:
@@ -161,7 +161,7 @@ class BrowserProcess:
         self.ended = self.ended or why
         for asked in self._asked.values():
             if not asked.done():
-                asked.set_exception(ExecutionError(self._words()))
+                asked.set_exception(ExecutionError(self._describe_end()))
 
     def _do(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -190,7 +190,7 @@ class BrowserProcess:
         found: PageFile | None = None
         if files is not None:
             with suppress(ToolError):
-                found = await in_thread(files, str(message.get("path", "")))
+                found = await run_in_thread(files, str(message.get("path", "")))
         if found is not None and len(found.data) > MAX_FILE_BYTES:
             found = None
         answer = {
@@ -199,7 +199,7 @@ class BrowserProcess:
             "content_type": "" if found is None else found.content_type,
         }
         if self._writer is not None and self.is_running:
-            self._writer.write(frame(answer, b"" if found is None else found.data))
+            self._writer.write(encode_frame(answer, b"" if found is None else found.data))
 
     async def _watch(self) -> None:
         """End it if it uses too much memory."""
@@ -210,7 +210,7 @@ class BrowserProcess:
                 self.kill()
 
 
-async def _received(near: socket.socket) -> socket.socket:
+async def _receive_socket(near: socket.socket) -> socket.socket:
     """Return the socket that the other side sends first.
 
     Raises:

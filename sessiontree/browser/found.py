@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable
-from sessiontree.sandbox.commands.environment import library_places, running_interpreter, system_words
-from sessiontree.sandbox.commands.kernel_support import bubblewrap
+from sessiontree.sandbox.commands.environment import (
+    build_system_words,
+    find_library_places,
+    get_running_interpreter,
+)
+from sessiontree.sandbox.commands.kernel_support import find_bubblewrap
 
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 SEARCHED: Final = "/usr/local/bin:/usr/bin:/bin"
@@ -48,7 +52,7 @@ class FoundBrowser:
 
 
 @cache
-def found_browser() -> FoundBrowser:
+def find_browser() -> FoundBrowser:
     """Return what is installed here; looked up once in a process, without loading anything."""
     return look_for_browser(SEARCHED)
 
@@ -65,7 +69,7 @@ def look_for_browser(searched: str) -> FoundBrowser:
     return FoundBrowser(program, "; ".join(found), not found)
 
 
-def confined_words(found: FoundBrowser) -> list[str]:
+def build_confined_command(found: FoundBrowser) -> list[str]:
     """Return the words that run the browser's process, up to its arguments.
 
     Raises:
@@ -73,8 +77,8 @@ def confined_words(found: FoundBrowser) -> list[str]:
     """
     if found.missing:
         raise ConfinementUnavailable(found.missing, "then open the page again")
-    interpreter = running_interpreter()
-    words = [bubblewrap(), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"]
+    interpreter = get_running_interpreter()
+    words = [find_bubblewrap(), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"]
     words += [
         "--die-with-parent",
         "--new-session",
@@ -84,14 +88,14 @@ def confined_words(found: FoundBrowser) -> list[str]:
         "--hostname",
         "browser",
     ]
-    words += ["--proc", "/proc", "--dev", "/dev", *system_words()]
+    words += ["--proc", "/proc", "--dev", "/dev", *build_system_words()]
     for place in ("/tmp", "/dev/shm", _HOME):  # noqa: S108 - the sandbox's own
         words += ["--perms", "1777", "--size", str(SCRATCH_BYTES), "--tmpfs", place]
     prefix = str(Path(interpreter.real_program).parent.parent)
     if not Path(prefix).is_relative_to("/usr"):
         words += ["--ro-bind", prefix, prefix]
     words += ["--ro-bind", str(_INSIDE), f"{_PROGRAM_PLACE}/sessiontree/browser/inside"]
-    for path in library_places(_IMPORTED):
+    for path in find_library_places(_IMPORTED):
         words += ["--ro-bind", path, f"{_LIBRARY_PLACE}/{Path(path).name}"]
     for path in _SETTINGS:
         words += ["--ro-bind-try", path, path]

@@ -23,7 +23,7 @@ from sessiontree.contracts.handles.browser import (
 )
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.contracts.values.untrusted import wrapped
+from sessiontree.contracts.values.untrusted import wrap_untrusted
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.web.address import parse_address
 
@@ -100,32 +100,32 @@ class SessionBrowser:
     @property
     def is_running(self) -> bool:
         """Whether a process of it exists."""
-        return any(each.is_running for each in self._all())
+        return any(each.is_running for each in self._list_processes())
 
     def end(self) -> set[ProcessIdentity]:
         """Kill it because its session leaves; return its processes. It does not start again."""
         self._has_left = True
         self._note_idle(None)
-        return set().union(*(each.kill() for each in self._all()))
+        return set().union(*(each.kill() for each in self._list_processes()))
 
     async def ended(self) -> None:
         """Wait until nothing of it exists."""
-        for each in self._all():
+        for each in self._list_processes():
             await each.gone()
 
-    def _all(self) -> set[BrowserProcess]:
+    def _list_processes(self) -> set[BrowserProcess]:
         return self._ending | ({self._process} if self._process is not None else set())
 
     async def status(self) -> BrowserStatus:
         """Return its state; starts nothing."""
         process, tunnels = self._process, self._tunnels
         if process is None or tunnels is None or not process.is_running:
-            return BrowserStatus(False, ended=self._why_ended())
+            return BrowserStatus(False, ended=self._explain_end())
         found, _ = await self._ask({"do": "tabs"})
         return BrowserStatus(
             True,
             f"Chromium {process.version}",
-            tuple(_tab_of(row) for row in found["tabs"]),
+            tuple(_make_tab(row) for row in found["tabs"]),
             tunnels.connections,
             tuple(dict.fromkeys(reason for _, reason in tunnels.refusals)),
             tunnels.received_bytes,
@@ -135,7 +135,7 @@ class SessionBrowser:
 
     async def start(self) -> BrowserStatus:
         """Start it, unless it runs."""
-        await self._running()
+        await self._ensure_running()
         return await self.status()
 
     async def stop(self) -> bool:
@@ -148,15 +148,15 @@ class SessionBrowser:
 
     async def open(self, url: str, *, viewport: Viewport = DESKTOP) -> Tab:
         """Open an address in a new tab, which becomes the current one."""
-        order = {"do": "open", "url": checked_url(url), "viewport": _size(viewport)}
+        order = {"do": "open", "url": check_url(url), "viewport": _check_size(viewport)}
         return await self._load(order, url)
 
     async def open_files(
         self, files: PageFiles, path: str = "index.html", *, viewport: Viewport = DESKTOP
     ) -> Tab:
         """Open a page whose files come from ``files`` in a new tab, without any network."""
-        size = _size(viewport)
-        process = await self._running()
+        size = _check_size(viewport)
+        process = await self._ensure_running()
         number = process.keep_files(files)
         try:
             order = {"do": "open_files", "files": number, "path": path.lstrip("/"), "viewport": size}
@@ -164,21 +164,21 @@ class SessionBrowser:
         except BaseException:
             process.drop_files(number)
             raise
-        tab = _tab_of(found)
+        tab = _make_tab(found)
         self._offline[tab.tab_id] = number
         return tab
 
     async def navigate(self, url: str, *, tab_id: str | None = None) -> Tab:
         """Load an address in a tab."""
-        return await self._load({"do": "navigate", "url": checked_url(url), "tab_id": tab_id}, url)
+        return await self._load({"do": "navigate", "url": check_url(url), "tab_id": tab_id}, url)
 
     async def focus(self, tab_id: str) -> Tab:
         """Make a tab the current one."""
-        return _tab_of((await self._ask({"do": "focus", "tab_id": tab_id}))[0])
+        return _make_tab((await self._ask({"do": "focus", "tab_id": tab_id}))[0])
 
     async def close(self, tab_id: str | None = None) -> Tab:
         """Close a tab; return it as it was."""
-        tab = _tab_of((await self._ask({"do": "close", "tab_id": tab_id}))[0])
+        tab = _make_tab((await self._ask({"do": "close", "tab_id": tab_id}))[0])
         number = self._offline.pop(tab.tab_id, None)
         if number is not None and self._process is not None:
             self._process.drop_files(number)
@@ -188,7 +188,7 @@ class SessionBrowser:
         """Return the page as text with numbered references."""
         found, _ = await self._ask({"do": "snapshot", "tab_id": tab_id, "max_chars": max_chars})
         return PageSnapshot(
-            _tab_of(found["tab"]), str(found["text"]), int(found["refs"]), bool(found["truncated"])
+            _make_tab(found["tab"]), str(found["text"]), int(found["refs"]), bool(found["truncated"])
         )
 
     async def act(self, action: PageAction, *, tab_id: str | None = None) -> Tab:
@@ -205,7 +205,7 @@ class SessionBrowser:
             "submit": action.submit,
             "time_s": action.time_s,
         }
-        return _tab_of((await self._ask(order, limit_s=LIMIT_S + (action.time_s or 0)))[0])
+        return _make_tab((await self._ask(order, limit_s=LIMIT_S + (action.time_s or 0)))[0])
 
     async def screenshot(
         self,
@@ -216,14 +216,14 @@ class SessionBrowser:
         ref: int | None = None,
     ) -> bytes:
         """Return a picture as PNG."""
-        size = None if viewport is None else _size(viewport)
+        size = None if viewport is None else _check_size(viewport)
         order = {"do": "screenshot", "tab_id": tab_id, "viewport": size, "full_page": full_page, "ref": ref}
         return (await self._ask(order))[1]
 
     async def set_viewport(self, viewport: Viewport, *, tab_id: str | None = None) -> Tab:
         """Set the visible size of a tab."""
-        order = {"do": "set_viewport", "viewport": _size(viewport), "tab_id": tab_id}
-        return _tab_of((await self._ask(order))[0])
+        order = {"do": "set_viewport", "viewport": _check_size(viewport), "tab_id": tab_id}
+        return _make_tab((await self._ask(order))[0])
 
     async def console(self, *, tab_id: str | None = None) -> tuple[ConsoleLine, ...]:
         """Return the newest lines of the tab's console, oldest first."""
@@ -243,12 +243,12 @@ class SessionBrowser:
             )
         names, sizes = [name for name, _ in files], [len(content) for _, content in files]
         order = {"do": "upload", "tab_id": tab_id, "ref": ref, "names": names, "sizes": sizes}
-        return _tab_of((await self._ask(order, data))[0])
+        return _make_tab((await self._ask(order, data))[0])
 
     async def answer_dialog(self, accept: bool, *, text: str = "", tab_id: str | None = None) -> Tab:
         """Accept or dismiss the open dialog."""
         order = {"do": "answer_dialog", "tab_id": tab_id, "accept": accept, "text": text}
-        return _tab_of((await self._ask(order))[0])
+        return _make_tab((await self._ask(order))[0])
 
     async def evaluate(
         self,
@@ -277,11 +277,11 @@ class SessionBrowser:
         return value
 
     async def _load(self, order: dict[str, Any], url: str) -> Tab:
-        await self._running()
+        await self._ensure_running()
         assert self._tunnels is not None  # noqa: S101 - it runs
         self._tunnels.refusals.clear()
         try:
-            return _tab_of((await self._ask(order))[0])
+            return _make_tab((await self._ask(order))[0])
         except ExecutionError as error:
             refused = self._tunnels.refusals
             if refused and "net::ERR_" in error.message:
@@ -297,7 +297,7 @@ class SessionBrowser:
         Raises:
             ExecutionError: it was refused, or the browser has ended.
         """
-        process = await self._running()
+        process = await self._ensure_running()
         self._allowance.renew()
         self._calls += 1
         try:
@@ -306,12 +306,12 @@ class SessionBrowser:
             self._calls -= 1
             self._note_idle(self._idle_s)
         if "error" in message:
-            said = wrapped(str(message["error"])[:ERROR_CHARS], kind="browser", source="error")
+            said = wrap_untrusted(str(message["error"])[:ERROR_CHARS], kind="browser", source="error")
             raise ExecutionError(f"{FAILURES.get(str(message.get('sort')), UNKNOWN)}\n{said}")
         found = message.get("ok")
         return (found if isinstance(found, dict) else {}), data
 
-    async def _running(self) -> BrowserProcess:
+    async def _ensure_running(self) -> BrowserProcess:
         """Return the process; start one if none runs."""
         async with self._turn:
             if self._has_left:
@@ -348,7 +348,7 @@ class SessionBrowser:
             await process.gone()
             self._ending.discard(process)
 
-    def _why_ended(self) -> str:
+    def _explain_end(self) -> str:
         return self._process.ended if self._process is not None and self._process.ended else self._ended
 
     def _note_idle(self, idle_s: float | None) -> None:
@@ -365,7 +365,7 @@ class SessionBrowser:
             process.kill()
 
 
-def checked_url(url: str) -> str:
+def check_url(url: str) -> str:
     """Return a web address in its normal form, with its fragment, or the address of an empty page.
 
     Raises:
@@ -383,14 +383,14 @@ def checked_url(url: str) -> str:
     return f"{address}{mark}{fragment}" if fragment.isascii() and fragment.isprintable() else str(address)
 
 
-def _size(viewport: Viewport) -> dict[str, int]:
+def _check_size(viewport: Viewport) -> dict[str, int]:
     for name, side in (("width", viewport.width), ("height", viewport.height)):
         if not LEAST_SIDE <= side <= MOST_SIDE:
             raise ValidationError(f"{name} {side} is not {LEAST_SIDE} to {MOST_SIDE}", f"/{name}")
     return {"width": viewport.width, "height": viewport.height}
 
 
-def _tab_of(row: dict[str, Any]) -> Tab:
+def _make_tab(row: dict[str, Any]) -> Tab:
     return Tab(
         str(row["tab_id"]),
         str(row["url"]),

@@ -116,12 +116,12 @@ class Tunnels:
 
     async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(ASKING_S):
-            place = await _asked_place(reader, writer)
+            place = await _read_asked_place(reader, writer)
         if place is None:
             return
         host, port = place
         try:
-            far = await self._connected(host, port)
+            far = await self._connect(host, port)
         except ToolError as error:
             self.refusals.append((host.strip("[]"), error.message))
             writer.write(_reply(_NOT_ALLOWED if isinstance(error, PermissionDenied) else _UNREACHABLE))
@@ -138,7 +138,7 @@ class Tunnels:
             with suppress(OSError):
                 await far.close()
 
-    async def _connected(self, host: str, port: int) -> JudgedConnection:
+    async def _connect(self, host: str, port: int) -> JudgedConnection:
         if self._network is None:
             raise ExecutionError("the owner of this tree allows no web")
         if not self._allowance.spend(1, 0):
@@ -160,7 +160,9 @@ class Tunnels:
             await writer.drain()
 
 
-async def _asked_place(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, int] | None:
+async def _read_asked_place(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> tuple[str, int] | None:
     """Return where a connection leads; None if it asks for something else."""
     version, methods = await reader.readexactly(2)
     offered = await reader.readexactly(methods)

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from sessiontree.channels.safe_text import deceptive_words, make_visible
+from sessiontree.channels.safe_text import find_deceptive_words, make_visible
 from sessiontree.contracts.recorded.questions import QuestionAnswer, QuestionItem, QuestionRequest
 
 
-def question_heading(question: QuestionRequest) -> str:
+def format_heading(question: QuestionRequest) -> str:
     """Return who asks, and the id by which the questions can be answered elsewhere."""
     count = len(question.items)
     what = "asks a question" if count == 1 else f"asks {count} questions"
     text = f"{make_visible(question.session_id)} {what}\n  question:  {question.question_id}"
-    words = deceptive_words(" ".join(_texts(question)))
+    words = find_deceptive_words(" ".join(_list_texts(question)))
     if words:
         text += f"\n  beware:    letters of several alphabets, or unusual ones, in {', '.join(words)}"
     return text
 
 
-def item_text(item: QuestionItem) -> str:
+def format_item(item: QuestionItem) -> str:
     """Return one question with its numbered options, line by line, its invisible characters made visible."""
     title = f"{make_visible(item.header)}: " if item.header else ""
-    lines = [f"  {title}{_visible(item.question)}"]
+    lines = [f"  {title}{_indent_visible(item.question)}"]
     for number, option in enumerate(item.options, 1):
-        hint = f" - {_visible(option.description)}" if option.description else ""
+        hint = f" - {_indent_visible(option.description)}" if option.description else ""
         lines.append(f"    {number}. {make_visible(option.label)}{hint}")
     return "\n".join(lines)
 
 
-def prompt_text(item: QuestionItem) -> str:
+def format_prompt(item: QuestionItem) -> str:
     """Return what may be typed as an answer."""
     ways = []
     if item.options:
@@ -57,7 +57,7 @@ def parse_line(item: QuestionItem, line: str) -> QuestionAnswer | str:
     return QuestionAnswer(text=text) if item.allow_free_text else "(choose one of the options)"
 
 
-def _texts(question: QuestionRequest) -> list[str]:
+def _list_texts(question: QuestionRequest) -> list[str]:
     found = [question.session_id]
     for item in question.items:
         found += [item.header, item.question]
@@ -65,5 +65,5 @@ def _texts(question: QuestionRequest) -> list[str]:
     return found
 
 
-def _visible(text: str) -> str:
+def _indent_visible(text: str) -> str:
     return "\n    ".join(make_visible(line) for line in text.splitlines())

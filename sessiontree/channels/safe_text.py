@@ -26,7 +26,7 @@ _ODD_LATIN: Final = frozenset("ɑɡɩſꬵƅƽɋʋᴀʙᴄᴅᴇꜰɢʜɪᴊᴋ�
 """Latin letters that look like other ones: small capitals and phonetic letters."""
 
 
-def deceptive_words(text: str) -> tuple[str, ...]:
+def find_deceptive_words(text: str) -> tuple[str, ...]:
     """Return the words of a text that mix alphabets or forms of letters, each once, in order."""
     if text.isascii():
         return ()
@@ -66,10 +66,10 @@ def make_visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():  # nearly every text is: it is not looked at letter by letter
         return text
-    return "".join(_visible(character) for character in text)
+    return "".join(_escape_character(character) for character in text)
 
 
-def _visible(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character == " " or (character.isascii() and character.isprintable()):
         return character
     category = unicodedata.category(character)
@@ -83,22 +83,23 @@ def _is_variation(character: str) -> bool:
     return 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF or 0x180B <= code <= 0x180F
 
 
-def approval_text(request: ApprovalRequest) -> str:
+def format_approval(request: ApprovalRequest) -> str:
     """Return the text a person decides on: who asks, for whom, for which tool and tier, all arguments."""
     arguments = make_visible(dump_readable(request.arguments))
-    askers = "; ".join(_asker(asker) for asker in request.asked_by)
+    askers = "; ".join(_describe_asker(asker) for asker in request.asked_by)
+    shown = f"{make_visible(request.session_id)} {make_visible(request.tool)} {arguments} {askers}"
     return (
         f"{make_visible(request.session_id)} wants to call {make_visible(request.tool)} ({request.tier})\n"
         f"  arguments: {arguments}\n"
         f"  request:   {request.request_id}"
-        f"{_line('for', askers)}"
-        f"{_line('open', _open(request.opens))}"
-        f"{_always(request.covers)}"
-        f"{_beware(f'{make_visible(request.session_id)} {make_visible(request.tool)} {arguments} {askers}')}"
+        f"{_format_line('for', askers)}"
+        f"{_format_line('open', _open(request.opens))}"
+        f"{_describe_always(request.covers)}"
+        f"{_format_warning(shown)}"
     )
 
 
-def question_text(request: ApprovalRequest) -> str:
+def format_question(request: ApprovalRequest) -> str:
     """Return the question about a request, with how far each answer goes."""
     if request.covers is None:
         always = "[a]lways this tool, "
@@ -116,7 +117,7 @@ def refuse_always(request: ApprovalRequest, answer: ApprovalAnswer | None) -> st
     return "(always would cover no later call of this command, because what it does can't be judged: y or n?)"
 
 
-def _line(name: str, text: str) -> str:
+def _format_line(name: str, text: str) -> str:
     return f"\n  {name + ':':<10} {text}" if text else ""
 
 
@@ -130,22 +131,24 @@ def _open(why: str) -> str:
     )
 
 
-def _asker(asker: Principal) -> str:
+def _describe_asker(asker: Principal) -> str:
     """Return on whose behalf a call is made; names are quoted, so that none can pass for another's id."""
     said = {"id": asker.id, "name": asker.name, "channel": asker.channel, "group": asker.group}
     words = (f"{what} {make_visible(dump_readable(text))}" for what, text in said.items() if text)
     return ", ".join(("an owner" if asker.is_owner else "no owner", *words))
 
 
-def _beware(text: str) -> str:
-    words = deceptive_words(text)
+def _format_warning(text: str) -> str:
+    words = find_deceptive_words(text)
     if not words:
         return ""
-    return _line("beware", f"letters of several alphabets, or unusual ones, in {', '.join(words)}")
+    return _format_line("beware", f"letters of several alphabets, or unusual ones, in {', '.join(words)}")
 
 
-def _always(covers: tuple[str, ...] | None) -> str:
+def _describe_always(covers: tuple[str, ...] | None) -> str:
     """Return the line about what an *always* would cover, if that is less than every call of the tool."""
     if covers is None:
         return ""
-    return _line("always", make_visible(", ".join(covers)) or "this call alone; its command can't be judged")
+    return _format_line(
+        "always", make_visible(", ".join(covers)) or "this call alone; its command can't be judged"
+    )

@@ -6,8 +6,8 @@ import asyncio
 import threading
 from typing import TextIO
 
-from sessiontree.channels.question_text import item_text, parse_line, prompt_text, question_heading
-from sessiontree.channels.safe_text import approval_text, make_visible, question_text, refuse_always
+from sessiontree.channels.question_text import format_heading, format_item, format_prompt, parse_line
+from sessiontree.channels.safe_text import format_approval, format_question, make_visible, refuse_always
 from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.recorded.questions import QuestionAnswer, QuestionReply, QuestionRequest
 
@@ -62,9 +62,9 @@ class TerminalChannel:
         """
         async with self._turn:
             # On a line of its own: the program may have shown the beginning of a reply.
-            self._writes.write("\n" + approval_text(request) + "\n")
+            self._writes.write("\n" + format_approval(request) + "\n")
             while True:
-                line = await self._asked(question_text(request))
+                line = await self._ask(format_question(request))
                 if line == "":
                     self._writes.write("\n")
                     return ApprovalAnswer(approve=False, reason="the terminal's input ended")
@@ -82,15 +82,15 @@ class TerminalChannel:
     async def ask_question(self, question: QuestionRequest) -> QuestionReply | None:
         """Show the questions one after the other and wait for numbers or texts. None = they stay open."""
         async with self._turn:
-            self._writes.write("\n" + question_heading(question) + "\n")
+            self._writes.write("\n" + format_heading(question) + "\n")
             answers: list[QuestionAnswer] = []
             for item in question.items:
-                self._writes.write(item_text(item) + "\n")
+                self._writes.write(format_item(item) + "\n")
                 answer: QuestionAnswer | str = ""
                 while not isinstance(answer, QuestionAnswer):
                     if answer:
                         self._writes.write(answer + "\n")
-                    line = await self._asked(prompt_text(item))
+                    line = await self._ask(format_prompt(item))
                     if line == "" or line.strip().lower() in LATER:
                         await self.send(f"(it waits: sessiontree approvals --answer {question.question_id})")
                         return None
@@ -98,7 +98,7 @@ class TerminalChannel:
                 answers.append(answer)
             return QuestionReply(tuple(answers))
 
-    async def _asked(self, prompt: str) -> str:
+    async def _ask(self, prompt: str) -> str:
         """Show a prompt and return the line typed for it; empty at the end of input."""
         while True:
             self._writes.write(prompt)

@@ -9,13 +9,13 @@ import importlib
 import os
 import sys
 
-from sessiontree.interpreter.import_guard import is_closed, words_for
+from sessiontree.interpreter.import_guard import build_command, is_closed
 
 
 def main() -> None:
     """Run the command line in a closed interpreter: this very process, with the same arguments."""
     if not is_closed():
-        words = words_for(os.path.abspath(sys.argv[0]), *sys.argv[1:])  # noqa: PTH100 - links stay as they are
+        words = build_command(os.path.abspath(sys.argv[0]), *sys.argv[1:])  # noqa: PTH100 - links stay as they are
         os.execv(words[0], words)  # noqa: S606 - this interpreter, and our own file
     importlib.import_module("sessiontree.cli.app").main()
 

@@ -15,7 +15,7 @@ from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 PRINCIPAL = "acp"
 """Names the editor in journals: sessions of one state directory belong to whoever may start this command."""
@@ -61,7 +61,7 @@ def acp(  # noqa: PLR0913 - each is an option of the command
         make_transport = load("sessiontree.doors.acp.json_lines:MessageLines")
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"this command needs the extra acp ({error.name} is missing): {how_to_install('acp')}"
+            f"this command needs the extra acp ({error.name} is missing): {explain_installation('acp')}"
         ) from error
     serving = _Serving(config, state_dir, backend, model, agent)
     rights = serving.rights(tuple(roots), tier, budget_usd)
@@ -69,7 +69,7 @@ def acp(  # noqa: PLR0913 - each is an option of the command
 
     async def run() -> None:
         reader, write = await _open_streams(pipes)
-        await serve(make_transport(reader, write), serving.conversations_at, rights, serving.opened)
+        await serve(make_transport(reader, write), serving.open_conversations, rights, serving.opened)
 
     return _run_until_left(run)
 
@@ -77,7 +77,7 @@ def acp(  # noqa: PLR0913 - each is an option of the command
 def _run_until_left(run: Callable[[], Awaitable[None]]) -> int:
     """Run until the editor leaves, or asks for the end by a signal."""
 
-    async def until_signal() -> int:
+    async def run_until_signal() -> int:
         running = asyncio.ensure_future(run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
         try:
@@ -86,7 +86,7 @@ def _run_until_left(run: Callable[[], Awaitable[None]]) -> int:
             return 128 + signal.SIGTERM
         return 0
 
-    return asyncio.run(until_signal())
+    return asyncio.run(run_until_signal())
 
 
 class _Serving:
@@ -131,7 +131,7 @@ class _Serving:
         given_rights, make_principal, make_editor_rights, load_configuration = (
             load(name)
             for name in (
-                "sessiontree.cli.door:given_rights",
+                "sessiontree.cli.door:parse_rights",
                 "sessiontree.doors.principals:DoorPrincipal",
                 "sessiontree.doors.acp.agent:EditorRights",
                 "sessiontree.cli.configured_tree:load_configuration",
@@ -156,7 +156,7 @@ class _Serving:
         configured = load_configuration(self._config, workspace)
         return load("sessiontree.cli.door:list_models")(configured, self._model, agent)
 
-    def conversations_at(self, workspace: Path, tree_id: str | None) -> Any:
+    def open_conversations(self, workspace: Path, tree_id: str | None) -> Any:
         """Return what keeps new trees of a workspace, or those of the journal that has a tree."""
         place = self._state_dir or self._find_state_dir(workspace, None)
         if (place, tree_id) not in self._opened:

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sessiontree.channels.question_text import item_text, parse_line
+from sessiontree.channels.question_text import format_item, parse_line
 from sessiontree.cli.connect import HOW_TO_RESUME, follow_facts, open_tree
-from sessiontree.cli.request_queue import SAID_NO, AnsweredLine, Asked, RequestQueue, id_of, request_text
+from sessiontree.cli.request_queue import SAID_NO, AnsweredLine, Asked, RequestQueue, get_id, request_text
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import (
     TreeReport,
+    complete_tree_id,
     find_journal,
+    find_newest_tree,
     find_state_dir,
-    newest_tree,
     read_tree,
-    whole_tree_id,
 )
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
 from sessiontree.contracts.errors import AnswerTooLate, ConfigError, ValidationError
@@ -35,12 +35,12 @@ from sessiontree.contracts.facts.tree_facts import (
     ClientCallEnded,
     ClientCallOpened,
 )
-from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest, decision_words
-from sessiontree.contracts.recorded.client_calls import question_in
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest, describe_decision
+from sessiontree.contracts.recorded.client_calls import read_question
 from sessiontree.contracts.recorded.questions import QuestionAnswer, QuestionReply, QuestionRequest, Surface
 from sessiontree.contracts.values.jsonable import dump_json, dump_readable
 from sessiontree.control.client import ControlClient
-from sessiontree.journal.claim import journal_dirs
+from sessiontree.journal.claim import list_journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.tree.report import request_of
 
@@ -69,7 +69,7 @@ class ApprovalPrompt:
         after_seq = await self._client.supervisor.last_seq(tree_id)
         for request in await self._client.supervisor.pending(tree_id):
             self._asked.add(tree_id, request)
-        for question in await self._client.supervisor.pending_questions(tree_id):
+        for question in await self._client.supervisor.list_pending_questions(tree_id):
             self._asked.add(tree_id, question)
         return after_seq
 
@@ -80,8 +80,8 @@ class ApprovalPrompt:
             if request is not None:
                 self._asked.add(tree_id, request)
         elif isinstance(fact, ApprovalDecided):
-            self._asked.withdraw(tree_id, fact.request_id, decision_words(fact.decision, fact.by))
-        elif isinstance(fact, ClientCallOpened) and (question := question_in(fact.call)) is not None:
+            self._asked.withdraw(tree_id, fact.request_id, describe_decision(fact.decision, fact.by))
+        elif isinstance(fact, ClientCallOpened) and (question := read_question(fact.call)) is not None:
             self._asked.add(tree_id, question)
         elif isinstance(fact, ClientCallEnded):
             self._asked.withdraw(tree_id, fact.client_id, end_words(fact))
@@ -92,7 +92,7 @@ class ApprovalPrompt:
         if isinstance(taken, AnsweredLine):
             try:
                 tree_id, request, answer = taken
-                self._screen.line(await give(self._client, tree_id, id_of(request), answer, request))
+                self._screen.line(await give(self._client, tree_id, get_id(request), answer, request))
             except AnswerTooLate as closed:
                 self._screen.line(f"too late: {closed}")
             except ValidationError as refused:
@@ -173,18 +173,18 @@ def show_listed(
         with Journal.open(directory, read_only=True) as journal:
             for tree in names:
                 portrait = read_tree(journal, tree)
-                listed += _requests(portrait, tree, everything)
+                listed += _list_requests(portrait, tree, everything)
                 calls = portrait.state.client_calls.values()
-                questions += [(tree, asked) for call in calls if (asked := question_in(call)) is not None]
+                questions += [(tree, asked) for call in calls if (asked := read_question(call)) is not None]
     if as_json:
         members = [each.members for each in listed]
-        open_ones = [_question_members(tree, question) for tree, question in questions]
+        open_ones = [_describe_question(tree, question) for tree, question in questions]
         listing = {"state_dir": str(place), "live": list(live), "approvals": members, "questions": open_ones}
         screen.raw(dump_json(listing))
         return
     _show_requests(screen, listed, everything)
     for tree, question in questions:
-        for line in (*request_text(question, tree), *map(item_text, question.items)):
+        for line in (*request_text(question, tree), *map(format_item, question.items)):
             screen.line(line)
     waiting = [each for each in listed if each.shown is not None]
     screen.line(f"{len(waiting)} of {len(listed)} wait for a person" if everything else _count(waiting))
@@ -198,7 +198,8 @@ def show_listed(
 def _show_requests(screen: RichScreen, listed: Sequence[_Listed], everything: bool) -> None:
     if everything:
         screen.table(
-            ("request", "of", "approval for", "decision", "by", "arguments"), [_row(each) for each in listed]
+            ("request", "of", "approval for", "decision", "by", "arguments"),
+            [_build_row(each) for each in listed],
         )
     else:
         for each in listed:
@@ -209,7 +210,7 @@ def _show_requests(screen: RichScreen, listed: Sequence[_Listed], everything: bo
 _ONE_QUESTION = "1 question waits for a person"
 
 
-def _question_members(tree_id: str, question: QuestionRequest) -> dict[str, Any]:
+def _describe_question(tree_id: str, question: QuestionRequest) -> dict[str, Any]:
     return {
         "tree": tree_id,
         "question_id": question.question_id,
@@ -221,7 +222,7 @@ def _question_members(tree_id: str, question: QuestionRequest) -> dict[str, Any]
     }
 
 
-def _requests(portrait: TreeReport, tree_id: str, everything: bool) -> list[_Listed]:
+def _list_requests(portrait: TreeReport, tree_id: str, everything: bool) -> list[_Listed]:
     listed = []
     for line, members in zip(portrait.approvals, portrait.to_json()["approvals"], strict=True):
         shown = request_of(portrait.state, line.asked.question.request_id)
@@ -232,7 +233,7 @@ def _requests(portrait: TreeReport, tree_id: str, everything: bool) -> list[_Lis
     return listed
 
 
-def _row(listed: _Listed) -> tuple[str, ...]:
+def _build_row(listed: _Listed) -> tuple[str, ...]:
     given = listed.members
     arguments = dump_readable(given["arguments"])
     return (
@@ -345,12 +346,12 @@ def approvals(
     action = ApprovalAction(**options)
     action.check()
     place = find_state_dir(path, state_dir)
-    tree_id = whole_tree_id(place, tree_id)
+    tree_id = complete_tree_id(place, tree_id)
     return asyncio.run(_serve(screen, place, tree_id, action))
 
 
 async def _serve(screen: RichScreen, place: Path, tree_id: str | None, action: ApprovalAction) -> int:
-    dirs = journal_dirs(place) if tree_id is None else (find_journal(place, tree_id),)
+    dirs = list_journal_dirs(place) if tree_id is None else (find_journal(place, tree_id),)
     async with contextlib.AsyncExitStack() as stack:
         clients: dict[Path, ControlClient] = {}
         for each in dirs or (place,):
@@ -366,17 +367,21 @@ async def _serve(screen: RichScreen, place: Path, tree_id: str | None, action: A
         elif (action.answered or action.answer_id) is not None:
             waiting = await _find_waiting(clients, live, tree_id, action)
             if not waiting:
-                client, trees = await _reached(clients, live, place, tree_id, next(iter(live), None))
+                client, trees = await _find_live_program(
+                    clients, live, place, tree_id, next(iter(live), None)
+                )
                 waiting = [_RequestPlace(client, each, None) for each in trees]
             await _answer(screen, waiting, action)
-        elif action.watch or (everybody and _at_terminal() and not action.as_json and not action.everything):
+        elif action.watch or (
+            everybody and _is_at_terminal() and not action.as_json and not action.everything
+        ):
             if action.watch and len(live) > 1:
                 raise ConfigError(f"{len(live)} programs are at work, name a tree: {', '.join(everybody)}")
             for chosen in (*live,) or (None,):
-                client, trees = await _reached(clients, live, place, tree_id, chosen)
+                client, trees = await _find_live_program(clients, live, place, tree_id, chosen)
                 await _ask(screen, client, trees, stays=action.watch)
         else:
-            meant = live if tree_id is None and everybody else _named(place, tree_id)
+            meant = live if tree_id is None and everybody else _find_trees(place, tree_id)
             show_listed(screen, place, meant, everybody, action.as_json, action.everything)
     return 0
 
@@ -417,7 +422,7 @@ def _reply(question: QuestionRequest, texts: Sequence[str]) -> QuestionReply:
     return QuestionReply(tuple(answers))
 
 
-async def _reached(
+async def _find_live_program(
     clients: Mapping[Path, ControlClient],
     live: Mapping[Path, Sequence[str]],
     place: Path,
@@ -437,7 +442,7 @@ async def _reached(
     return client, trees
 
 
-def _at_terminal() -> bool:
+def _is_at_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -473,7 +478,7 @@ async def _find_waiting(
             if action.answer_id is None:
                 asked = await supervisor.shown(tree, action.answered or "")
             else:
-                questions = await supervisor.pending_questions(tree)
+                questions = await supervisor.list_pending_questions(tree)
                 asked = next((each for each in questions if each.question_id == action.answer_id), None)
             if asked is not None:
                 found.append(_RequestPlace(clients[place], tree, asked))
@@ -561,9 +566,9 @@ class _ApprovalWatch:
         return False
 
 
-def _named(place: Path, tree_id: str | None) -> dict[Path, list[str]]:
+def _find_trees(place: Path, tree_id: str | None) -> dict[Path, list[str]]:
     directory = find_journal(place, tree_id)
     if tree_id is not None:
         return {directory: [tree_id]}
     with Journal.open(directory, read_only=True) as journal:
-        return {directory: [newest_tree(journal, directory)]}
+        return {directory: [find_newest_tree(journal, directory)]}

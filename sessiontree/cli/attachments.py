@@ -14,8 +14,8 @@ from typing import Final
 
 from sessiontree import AgentSpec, ConfigError, ImageContent, ImageLimits
 from sessiontree.contracts.errors import ImageRefused
-from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, image_mime_type
-from sessiontree.contracts.values.untrusted import defused, plain_source
+from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, detect_image_type
+from sessiontree.contracts.values.untrusted import clean_source, defuse
 from sessiontree.dispatch.images import ImageCleaner
 
 MAX_FILES: Final = 20
@@ -32,7 +32,7 @@ class Attachments:
     """Each with lines around it that name its file."""
     images: tuple[ImageContent, ...] = ()
 
-    def added_to(self, task: str) -> str:
+    def add_to(self, task: str) -> str:
         """Return a task with the attached texts below it."""
         return "\n\n".join((task, *self.texts))
 
@@ -54,10 +54,10 @@ def read_attachments(paths: Sequence[Path], agents: Mapping[str, AgentSpec], age
     texts, images, left = [], [], MAX_TEXT_BYTES
     for path in paths:
         place = f"--attach {str(path)!r}"
-        data = _data_of(path, place)
-        kind = image_mime_type(data)
+        data = _read_data(path, place)
+        kind = detect_image_type(data)
         if kind is not None:
-            images.append(_fitted(data, kind, place, limits))
+            images.append(_fit_image(data, kind, place, limits))
             continue
         left -= len(data)
         if left < 0:
@@ -65,11 +65,11 @@ def read_attachments(paths: Sequence[Path], agents: Mapping[str, AgentSpec], age
                 f"{place}: the attached texts are longer than {MAX_TEXT_BYTES:,} bytes; put long files into "
                 "the workspace and name them in the task"
             )
-        texts.append(_framed(path, _text_of(data, place)))
+        texts.append(_frame(path, _decode_text(data, place)))
     return Attachments(tuple(texts), tuple(images))
 
 
-def _data_of(path: Path, place: str) -> bytes:
+def _read_data(path: Path, place: str) -> bytes:
     try:
         descriptor = os.open(path.expanduser(), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:  # noqa: PTH123 - what was opened is what is checked
@@ -83,7 +83,7 @@ def _data_of(path: Path, place: str) -> bytes:
     return data
 
 
-def _text_of(data: bytes, place: str) -> str:
+def _decode_text(data: bytes, place: str) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -95,14 +95,14 @@ def _text_of(data: bytes, place: str) -> str:
     return text
 
 
-def _framed(path: Path, text: str) -> str:
+def _frame(path: Path, text: str) -> str:
     """Return a text between two lines that it can't contain: they have an unpredictable number."""
     number = secrets.token_hex(8)
-    begin = f'<attachment id="{number}" name="{plain_source(path.name)}">'
-    return f'{begin}\n{defused(text)}\n</attachment id="{number}">'
+    begin = f'<attachment id="{number}" name="{clean_source(path.name)}">'
+    return f'{begin}\n{defuse(text)}\n</attachment id="{number}">'
 
 
-def _fitted(data: bytes, kind: str, place: str, limits: ImageLimits | None) -> ImageContent:
+def _fit_image(data: bytes, kind: str, place: str, limits: ImageLimits | None) -> ImageContent:
     if limits is None:
         raise ConfigError(f"{place}: the agent's model reads only text (images is None)")
     image = ImageContent(b64encode(data).decode(), kind)

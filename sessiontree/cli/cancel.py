@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from sessiontree.cli.changes import shortened
-from sessiontree.cli.connect import live_journal, open_tree
+from sessiontree.cli.changes import shorten_summary
+from sessiontree.cli.connect import find_live_journal, open_tree
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import find_state_dir, whole_tree_id
+from sessiontree.cli.tree import complete_tree_id, find_state_dir
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.control.client import ControlClient
@@ -86,8 +86,8 @@ def _tell(screen: RichScreen, place: Path, tree: str, lines: Sequence[ReceiptLin
 async def _stop(
     place: Path, tree_id: str | None, session: str, reason: str, *, for_good: bool
 ) -> tuple[str, tuple[ReceiptLine, ...]]:
-    tree_id = whole_tree_id(place, tree_id)
-    place = await live_journal(place, tree_id)
+    tree_id = complete_tree_id(place, tree_id)
+    place = await find_live_journal(place, tree_id)
     client = await ControlClient.find(place)
     if client is None:
         return await open_tree(None, place, tree_id), ()
@@ -106,7 +106,7 @@ def _show(screen: RichScreen, tree_id: str, lines: Sequence[ReceiptLine]) -> Non
             line.status,
             "yes" if line.forced else "",
             f"{line.leftovers:,}" if line.leftovers else "",
-            shortened(line.summary),
+            shorten_summary(line.summary),
         )
         for line in lines
     ]
@@ -123,5 +123,5 @@ def _to_json(line: ReceiptLine) -> dict[str, JsonValue]:
         "forced": line.forced,
         "leftovers": line.leftovers,
         "usage": line.usage.to_wire(),
-        "summary": shortened(line.summary),
+        "summary": shorten_summary(line.summary),
     }

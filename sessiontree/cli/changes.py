@@ -25,11 +25,11 @@ from typing import Any
 
 from sessiontree.cli.live_view import LiveView
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.recorded.approvals import decision_words
-from sessiontree.contracts.reports.events import display_of, failure_of
+from sessiontree.contracts.recorded.approvals import describe_decision
+from sessiontree.contracts.reports.events import describe_failure, display_of
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import read_fact
 from sessiontree.view.live_tree import FAILED_CALL, LiveTree
 from sessiontree.view.session_panel import call_text
@@ -51,10 +51,10 @@ class LiveChanges:
         self._asked_by: dict[str, tuple[str, str]] = {}
         """Open requests: who asked, and for which tool."""
         self._of_tree: Mapping[str, Callable[[Any], tuple[str, Change]]] = {
-            "session_spawned": _started,
-            "session_ended": _ended,
-            "approval_requested": self._asked,
-            "approval_decided": self._decided,
+            "session_spawned": _on_started,
+            "session_ended": _on_ended,
+            "approval_requested": self._on_asked,
+            "approval_decided": self._on_decided,
         }
 
     def of(self, record: JournalRecord) -> list[Change]:
@@ -63,7 +63,7 @@ class LiveChanges:
         Raises:
             JournalTooNew, JournalCorrupt: it is not a fact of this release.
         """
-        kind = kind_in(record.text)
+        kind = read_kind(record.text)
         if record.session:
             tell = _OF_SESSION.get(kind)
             told = [] if tell is None else [(record.session, each) for each in tell(read_fact(record.text))]
@@ -72,7 +72,7 @@ class LiveChanges:
             told = [] if book is None else [book(read_fact(record.text))]
         return [_change(record, session, members) for session, members in told]
 
-    def _asked(self, fact: Any) -> tuple[str, Change]:
+    def _on_asked(self, fact: Any) -> tuple[str, Change]:
         question, call = fact.question, fact.question.call
         self._asked_by[question.request_id] = (question.session, call.tool)
         tier = PermissionTier(call.tier).label
@@ -84,7 +84,7 @@ class LiveChanges:
             "tier": tier,
         }
 
-    def _decided(self, fact: Any) -> tuple[str, Change]:
+    def _on_decided(self, fact: Any) -> tuple[str, Change]:
         session, tool = self._asked_by.pop(fact.request_id, ("", ""))
         return session, {
             "change": "approval_decided",
@@ -116,7 +116,7 @@ def change_text(change: Change) -> str | None:
         return f"asked for approval: {session} wants {call_text(change['tool'], change['arguments'])}"
     if name == "approval_decided":
         why = f", {change['reason']}" if change["reason"] else ""
-        how = decision_words(change["decision"], change["by"])
+        how = describe_decision(change["decision"], change["by"])
         return f"{how}: {change['tool']} for {session}{why}"
     return None
 
@@ -134,7 +134,7 @@ class CallFailures:
         Raises:
             JournalTooNew, JournalCorrupt: it is not a fact of this release.
         """
-        kind = kind_in(record.text)
+        kind = read_kind(record.text)
         if kind == "approval_settled":
             fact = read_fact(record.text)
             if fact.decision != "approved":
@@ -146,7 +146,7 @@ class CallFailures:
         if place in self._settled:
             self._settled.remove(place)
             return None
-        reason = failure_of(fact.message)
+        reason = describe_failure(fact.message)
         return None if reason is None else (reason, fact.message)
 
 
@@ -164,27 +164,27 @@ def _change(record: JournalRecord, session: str, members: Change) -> Change:
     }
 
 
-def _started(fact: Any) -> tuple[str, Change]:
+def _on_started(fact: Any) -> tuple[str, Change]:
     spec = fact.spec
     members = {"kind": spec.kind.value, "label": spec.label, "parent": spec.parent}
     return spec.session_id, {"change": "session_started", **members}
 
 
-def _ended(fact: Any) -> tuple[str, Change]:
-    members = {"status": fact.status.value, "summary": shortened(fact.result.summary)}
+def _on_ended(fact: Any) -> tuple[str, Change]:
+    members = {"status": fact.status.value, "summary": shorten_summary(fact.result.summary)}
     if fact.result.cause:
         members["cause"] = fact.result.cause
     return fact.session, {"change": "session_ended", **members}
 
 
-def _replied(fact: Any) -> list[Change]:
+def _on_replied(fact: Any) -> list[Change]:
     return [
         _call(f"{fact.turn}.{index}", call.name, call.arguments)
         for index, call in enumerate(fact.message.tool_calls)
     ]
 
 
-def _opened(fact: Any) -> list[Change]:
+def _on_opened(fact: Any) -> list[Change]:
     return [_call(fact.key, fact.tool, fact.arguments)]
 
 
@@ -192,7 +192,7 @@ def _call(key: str, tool: str, arguments: Mapping[str, Any]) -> Change:
     return {"change": "call_started", "key": key, "tool": tool, "arguments": dict(arguments)}
 
 
-def _rejected(fact: Any) -> list[Change]:
+def _on_rejected(fact: Any) -> list[Change]:
     return [
         {
             "change": "arguments_rejected",
@@ -206,20 +206,20 @@ def _rejected(fact: Any) -> list[Change]:
     ]
 
 
-def _resolved(fact: Any) -> list[Change]:
+def _on_resolved(fact: Any) -> list[Change]:
     ended = {"key": fact.key, "tool": fact.message.tool_name, "outcome": fact.outcome}
     return [{"change": "call_ended", **ended, "display": display_of(fact.message)}]
 
 
 _OF_SESSION: Mapping[str, Callable[[Any], list[Change]]] = {
-    "turn_replied": _replied,
-    "call_opened": _opened,
-    "arguments_rejected": _rejected,
-    "call_resolved": _resolved,
+    "turn_replied": _on_replied,
+    "call_opened": _on_opened,
+    "arguments_rejected": _on_rejected,
+    "call_resolved": _on_resolved,
 }
 
 
-def shortened(summary: str) -> str:
+def shorten_summary(summary: str) -> str:
     """Return a session's final message, cut to ``SUMMARY_CHARS`` characters."""
     return summary if len(summary) <= SUMMARY_CHARS else f"{summary[: SUMMARY_CHARS - 1]}…"
 
@@ -263,11 +263,11 @@ class TreeWatch:
         for change in () if record.session else self._changes.of(record):
             is_routine = change["change"] == "session_started" or change.get("status") == "completed"
             if record.seq > self._known_seq and not (is_routine and self._view is not None):
-                self._say(self._line(change), FAILURE if _is_failure(change) else "")
+                self._say(self._format_line(change), FAILURE if _is_failure(change) else "")
         if self._failures is not None and record.session:
             self._tell_failure(record, self._failures)
         if record.seq == self._known_seq and self._view is not None:
-            self._view.pace_from_now()
+            self._view.reset_pace()
 
     def _tell_failure(self, record: JournalRecord, failures: CallFailures) -> None:
         failed = failures.of(record)
@@ -286,7 +286,7 @@ class TreeWatch:
         """Return how many sessions were started, how many have ended, and how many files are done."""
         return self.tree.total, self.tree.total - self.tree.live, self.tree.done
 
-    def _line(self, change: Change) -> str:
+    def _format_line(self, change: Change) -> str:
         line = change_text(change) or ""
         session = self.tree.sessions.get(change["session"])
         if change["change"] != "session_ended" or session is None or session.kind is not SessionKind.WORKER:
@@ -298,7 +298,7 @@ class TreeWatch:
 
 def count_files(tree: LiveTree, record: JournalRecord) -> None:
     """Count the finished files that a Worker's result reports, as in a survey."""
-    if record.session or kind_in(record.text) != "session_ended":
+    if record.session or read_kind(record.text) != "session_ended":
         return
     fact = read_fact(record.text)
     session, output = tree.sessions.get(fact.session), fact.result.output

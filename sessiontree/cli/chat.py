@@ -16,18 +16,18 @@ from sessiontree.api.agents.approval_modes import describe_rights
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.approvals import ApprovalPrompt
 from sessiontree.cli.configured_tree import (
-    checked_workspace,
+    check_workspace,
     find_app,
     load_configuration,
     spare_tools,
     tree_options,
 )
-from sessiontree.cli.connect import follow_facts, live_journal, open_tree
+from sessiontree.cli.connect import find_live_journal, follow_facts, open_tree
 from sessiontree.cli.edited_lines import EditedLines, PromptedScreen, is_editable
 from sessiontree.cli.reply_text import ReplyText
 from sessiontree.cli.screen import FAILED, RichScreen
 from sessiontree.cli.serve import serve_page
-from sessiontree.cli.tree import find_journal, find_state_dir, read_tree, whole_tree_id
+from sessiontree.cli.tree import complete_tree_id, find_journal, find_state_dir, read_tree
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
 from sessiontree.contracts.facts.stimuli import SendMode
@@ -35,7 +35,7 @@ from sessiontree.contracts.facts.tree_facts import ChannelSaid, SessionEnded
 from sessiontree.contracts.reports.events import display_of
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import kind_in
+from sessiontree.journal.record import read_kind
 from sessiontree.journal.replay import read_config, read_fact
 from sessiontree.runtime.transport.progress import ProgressReader
 
@@ -93,14 +93,14 @@ def chat(  # noqa: PLR0913 - each option is a parameter
         raise ConfigError(
             f"a new tree has no session {session!r}; leave out --session, or name a tree by --tree"
         )
-    root = checked_workspace(path)
-    opened = _opened(root, state_dir, tree_id, model=model, agent=agent, config=config, backend=backend)
+    root = check_workspace(path)
+    opened = _make_opener(root, state_dir, tree_id, model=model, agent=agent, config=config, backend=backend)
     again = [("--config", None if config is None else str(config.absolute())), ("--model", model)]
     options = "".join(f" {name} {shlex.quote(value)}" for name, value in again if value is not None)
     return asyncio.run(_talk_in(screen, opened, session, options, view=view))
 
 
-def _opened(
+def _make_opener(
     root: Path,
     state_dir: Path | None,
     tree_id: str | None,
@@ -118,15 +118,15 @@ def _opened(
         tree = SessionTree(root, **options, state_dir=state_dir, backend=backend, purpose=PURPOSE)
         return tree.start
     place = find_state_dir(root, state_dir)
-    tree_id = whole_tree_id(place, tree_id)
+    tree_id = complete_tree_id(place, tree_id)
     with Journal.open(find_journal(place, tree_id), read_only=True) as journal:
         was = read_config(journal.row0(tree_id))
     app = find_app(configured, was.model, model)
 
-    async def resumed() -> SessionTree:
+    async def resume_tree() -> SessionTree:
         return await SessionTree.resume(tree_id, app, state_dir=place, backend=backend)
 
-    return resumed
+    return resume_tree
 
 
 async def _talk_in(
@@ -162,8 +162,8 @@ async def _talk(
     *,
     view: bool,
 ) -> int:
-    tree_id = whole_tree_id(place, tree_id)
-    place = await live_journal(place, tree_id)
+    tree_id = complete_tree_id(place, tree_id)
+    place = await find_live_journal(place, tree_id)
     client = await ControlClient.find(place)
     if client is None:
         await open_tree(None, place, tree_id)  # says what is wrong
@@ -257,7 +257,7 @@ class _Talk:
         while (line := await typed.next()) is not None:
             word, _, rest = line.strip().partition(" ")
             if word == "/stop":  # whatever is asked just now
-                self._beside(self._stop(rest.strip() or STOPPED))
+                self._run_beside(self._stop(rest.strip() or STOPPED))
                 continue
             if await self._prompt.take(line) or not line.strip():
                 continue
@@ -272,10 +272,10 @@ class _Talk:
         if not self._prompt.is_done:
             self._screen.line("(the input ended: what is asked stays open)")
         self._has_ended = True
-        await self._replied()
+        await self._wait_for_replies()
         return True
 
-    async def _replied(self) -> None:
+    async def _wait_for_replies(self) -> None:
         """Wait until every message has its reply or failed."""
         if self._sending:
             await asyncio.wait(self._sending)
@@ -285,9 +285,9 @@ class _Talk:
         self._is_answered = False
         if isinstance(self._screen, PromptedScreen):
             self._screen.line(f"({self._session} works; /stop stops it)")
-        self._beside(self._say(text, mode, self._sent))
+        self._run_beside(self._say(text, mode, self._sent))
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_beside(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
@@ -327,7 +327,7 @@ class _Talk:
                 )
             except SessionTreeError:
                 return  # the tree was let go: its end is reported elsewhere
-            told = [read_fact(text) for text in record.facts if kind_in(text) == "call_resolved"]
+            told = [read_fact(text) for text in record.facts if read_kind(text) == "call_resolved"]
             for fact in told:
                 display = display_of(fact.message)
                 if display is not None and fact.key not in self._shown_keys:
@@ -345,11 +345,11 @@ class _Talk:
             elif isinstance(fact, SessionEnded) and fact.session == self._session:
                 last_words = f"({self._session} ended {fact.status})"
                 break
-        await self._replied()
-        self._screen.line(last_words or await asyncio.to_thread(self._last_words))
+        await self._wait_for_replies()
+        self._screen.line(last_words or await asyncio.to_thread(self._read_last_words))
         return True
 
-    def _last_words(self) -> str:
+    def _read_last_words(self) -> str:
         """Return the session's state from the journal: its runtime may end before its last news arrives."""
         with contextlib.suppress(JournalError), Journal.open(self._place, read_only=True) as journal:
             status = read_tree(journal, self._tree_id).state.sessions[self._session].status

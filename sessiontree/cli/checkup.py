@@ -28,8 +28,8 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.tables import check_header, log_of
 from sessiontree.runtime.transport.supervisor_api import ActorRow
-from sessiontree.sandbox import Jail, Level, available_level, probe
-from sessiontree.sandbox.containers.engine import engine_failure
+from sessiontree.sandbox import Jail, Level, detect_level, probe
+from sessiontree.sandbox.containers.engine import check_engine
 from sessiontree.sandbox.py_executable import Enforcement
 from sessiontree.version import VERSION
 
@@ -96,7 +96,7 @@ def try_confinement(state_dir: Path) -> Confinement:
 
     Nothing is written, and the state directory need not exist. Blocks for some 0.1 s.
     """
-    offered = available_level()
+    offered = detect_level()
     began = time.monotonic()
     tried, failure = None, None
     try:
@@ -165,8 +165,8 @@ class State:
         """Return it as a JSON object."""
         return {
             "directory": str(self.directory),
-            "mode": _digits(self.mode),
-            "journal_mode": _digits(self.journal_mode),
+            "mode": _format_mode(self.mode),
+            "journal_mode": _format_mode(self.journal_mode),
             "usable": self.is_usable,
             "journal_bytes": self.journal_bytes,
             "trees": self.trees,
@@ -236,7 +236,7 @@ def look_at_engines() -> list[ContainerProgram]:
     found = []
     for engine in get_args(ContainerEngine):
         program = shutil.which(engine)
-        failure = "" if program is None else engine_failure(SandboxSpec(image="none", engine=engine))
+        failure = "" if program is None else check_engine(SandboxSpec(image="none", engine=engine))
         found.append(ContainerProgram(engine, program, failure))
     return found
 
@@ -250,8 +250,8 @@ def look_at_state(directory: Path) -> State:
     try:
         if directory.exists() and not directory.is_dir():
             raise JournalError(str(directory), f"it is not a directory; {_ANOTHER}")
-        mode, journal_mode = _mode_of(directory), _mode_of(place.database)
-        size = _size_of(place)
+        mode, journal_mode = _read_mode(directory), _read_mode(place.database)
+        size = _measure_size(place)
         if place.database.exists():
             # a header that is damaged must be found before SQLite looks at the log
             with place.database.open("rb") as file:
@@ -274,7 +274,7 @@ def look_at_state(directory: Path) -> State:
         trees,
         damaged,
         failure,
-        _writer_of(place.lock),
+        _find_writer(place.lock),
     )
 
 
@@ -307,15 +307,15 @@ async def look_at_runtime(directory: Path) -> LiveRuntime | None:
             return None  # it ended in the meantime
 
 
-def _mode_of(path: Path) -> int | None:
+def _read_mode(path: Path) -> int | None:
     return stat.S_IMODE(path.stat().st_mode) if path.exists() else None
 
 
-def _digits(mode: int | None) -> str | None:
+def _format_mode(mode: int | None) -> str | None:
     return None if mode is None else f"{mode:04o}"
 
 
-def _size_of(place: JournalPlace) -> int:
+def _measure_size(place: JournalPlace) -> int:
     files = [place.database, log_of(place.database)]
     if place.blobs.is_dir():
         files += place.blobs.iterdir()
@@ -333,7 +333,7 @@ def _is_usable(directory: Path) -> bool:
         return False
 
 
-def _writer_of(lock: Path) -> int | None:
+def _find_writer(lock: Path) -> int | None:
     """Return the process that holds a file lock, without taking the lock: a starting program may need it."""
     try:
         inode = lock.stat().st_ino

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree import AgentSpec, App, Budget, ConfigError, Configuration, Limits
-from sessiontree.api.agents.approval_modes import DEFAULT_MODE, MODES, with_own_system_tier
-from sessiontree.api.agents.model_choice import models_of
+from sessiontree.api.agents.approval_modes import DEFAULT_MODE, MODES, fix_system_answer
+from sessiontree.api.agents.model_choice import resolve_models
 from sessiontree.api.options.app import take_app
-from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.recorded.approvals import ApprovalMode
-from sessiontree.contracts.settings.settings import meant
-from sessiontree.models.port import model_name
+from sessiontree.contracts.settings.settings import suggest_nearest
+from sessiontree.models.port import get_model_name
 from sessiontree.models.program_model import NoModel
 from sessiontree.models.providers.provider_model import LOCAL
 
@@ -64,7 +64,7 @@ def tree_options(
     Raises:
         ConfigError: an option is wrong, or the model or the agent is unknown.
     """
-    named = mode_of(approve) or configured.approvals
+    named = parse_mode(approve) or configured.approvals
     if has_person is None:
         has_person = sys.stdin is not None and sys.stdin.isatty()
     options = configured.tree_options(
@@ -78,11 +78,11 @@ def tree_options(
         options.setdefault("model", NoModel())
     check_models(options)
     if named is None:
-        options["policy"] = with_own_system_tier(options["policy"])
+        options["policy"] = fix_system_answer(options["policy"])
     return options
 
 
-def mode_of(approve: str | None) -> ApprovalMode | None:
+def parse_mode(approve: str | None) -> ApprovalMode | None:
     """Return the mode that the option ``--approve`` names.
 
     Raises:
@@ -92,7 +92,9 @@ def mode_of(approve: str | None) -> ApprovalMode | None:
         if approve == mode:
             return mode
     if approve is not None:
-        raise ConfigError(f"--approve {approve!r} is not one of {', '.join(MODES)}{meant(approve, MODES)}")
+        raise ConfigError(
+            f"--approve {approve!r} is not one of {', '.join(MODES)}{suggest_nearest(approve, MODES)}"
+        )
     return None
 
 
@@ -120,7 +122,7 @@ def spare_tools(options: dict[str, Any]) -> None:
 
 
 def _name_of(model: object, models: Mapping[str, object]) -> str:
-    return model_name(models.get(model, model) if isinstance(model, str) else model)
+    return get_model_name(models.get(model, model) if isinstance(model, str) else model)
 
 
 def find_app(configured: Configuration, was: str, model: str | None) -> App:
@@ -153,18 +155,18 @@ def check_models(options: Mapping[str, Any]) -> None:
             "needs no key; sessiontree models lists the providers"
         )
     try:
-        models_of(options["model"], options["models"], options["agents"])
+        resolve_models(options["model"], options["models"], options["agents"])
     except ConfigError as error:
         raise ConfigError(f"{error}; --model local:smollm2 needs no key") from error
 
 
-def checked_workspace(workspace: Path | None) -> Path:
+def check_workspace(workspace: Path | None) -> Path:
     """Return a workspace's path; whether it is a directory is the tree's to say.
 
     Raises:
         ConfigError: its files can't be listed.
     """
-    root = absolute_path(workspace or Path(), "workspace")
+    root = make_absolute(workspace or Path(), "workspace")
     if root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
         raise ConfigError(f"workspace {str(root)!r} can't be listed: permission denied; give another one")
     return root

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from sessiontree.cli.tree import find_journal, newest_tree, read_tree
+from sessiontree.cli.tree import find_journal, find_newest_tree, read_tree
 from sessiontree.contracts.errors import (
     ConfigError,
     JournalError,
@@ -15,7 +15,7 @@ from sessiontree.contracts.errors import (
     TreeNotFound,
 )
 from sessiontree.control.client import ControlClient
-from sessiontree.journal.claim import journal_dirs
+from sessiontree.journal.claim import list_journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_fact
 
@@ -27,7 +27,7 @@ WAIT_S = 20.0
 """Seconds that one request for new facts may wait."""
 
 
-async def live_journal(state_dir: Path, tree_id: str | None) -> Path:
+async def find_live_journal(state_dir: Path, tree_id: str | None) -> Path:
     """Return the directory of the journal, written by a live program, that holds a tree.
 
     If no tree is named, it is the only journal with open trees, or that of the newest tree.
@@ -37,7 +37,7 @@ async def live_journal(state_dir: Path, tree_id: str | None) -> Path:
         JournalError: a journal can't be read.
         ConfigError: trees of several programs are open, and none is named.
     """
-    dirs = journal_dirs(state_dir)
+    dirs = list_journal_dirs(state_dir)
     if tree_id is not None or len(dirs) <= 1:
         return find_journal(state_dir, tree_id)
     open_trees: dict[Path, list[str]] = {}
@@ -54,7 +54,7 @@ async def live_journal(state_dir: Path, tree_id: str | None) -> Path:
     return next(iter(open_trees), None) or find_journal(state_dir, None)
 
 
-async def live_trees(state_dir: Path) -> frozenset[str]:
+async def list_live_trees(state_dir: Path) -> frozenset[str]:
     """Return the ids of all trees that a program has open.
 
     A program that does not answer counts as having all trees of its journal open.
@@ -63,7 +63,7 @@ async def live_trees(state_dir: Path) -> frozenset[str]:
         JournalError: a journal can't be read.
     """
     found: set[str] = set()
-    for each in journal_dirs(state_dir):
+    for each in list_journal_dirs(state_dir):
         try:
             client = await ControlClient.find(each)
             if client is not None:
@@ -96,17 +96,17 @@ async def open_tree(client: ControlClient | None, place: Path, tree_id: str | No
         return trees[0]
     if tree_id is not None and tree_id in trees:
         return tree_id
-    raise _absent(place, tree_id)
+    raise _make_absent_error(place, tree_id)
 
 
-def _absent(place: Path, tree_id: str | None) -> SessionTreeError:
+def _make_absent_error(place: Path, tree_id: str | None) -> SessionTreeError:
     """Return the error that says why a tree can't be reached.
 
     Raises:
         JournalError, ConfigError: as its journal can't tell.
     """
     with Journal.open(place, read_only=True) as journal:
-        portrait = read_tree(journal, newest_tree(journal, place) if tree_id is None else tree_id)
+        portrait = read_tree(journal, find_newest_tree(journal, place) if tree_id is None else tree_id)
     named, main = portrait.config.tree_id, portrait.state.sessions["main"]
     if portrait.is_finished:
         return SessionClosed("main", f"tree {named} ended as {main.status}; none of its sessions is live")

@@ -10,17 +10,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.cli.changes import shortened
+from sessiontree.cli.changes import shorten_summary
 from sessiontree.cli.connect import open_tree
-from sessiontree.cli.screen import RichScreen, counted
-from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
+from sessiontree.cli.screen import RichScreen, format_count
+from sessiontree.cli.tree import complete_tree_id, find_journal, find_state_dir
 from sessiontree.contracts.errors import ConfigError, TreeNotFound
 from sessiontree.contracts.recorded.cron import CronTable, JobAction, JobRow, JobRun
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.control.client import ControlClient
-from sessiontree.runtime.replay.stored_jobs import ScheduledTree, scheduled_trees
-from sessiontree.runtime.timing.clock import machine_ms
-from sessiontree.tree.job_report import job_history, job_row, job_table
+from sessiontree.runtime.replay.stored_jobs import ScheduledTree, list_scheduled_trees
+from sessiontree.runtime.timing.clock import read_machine_ms
+from sessiontree.tree.job_report import build_job_row, build_job_table, list_job_runs
 from sessiontree.tree.rules.timetable import show_time
 
 _DONE: dict[JobAction, str] = {
@@ -49,9 +49,9 @@ def show_list(
         TreeNotFound, JournalError: the tree that is named does not exist, or can't be read.
     """
     place = find_state_dir(workspace, state_dir)
-    found = _trees(place, tree)
-    now_ms = machine_ms()
-    tables = [(each.config.tree_id, job_table(each.state, now_ms)) for each in found]
+    found = _list_trees(place, tree)
+    now_ms = read_machine_ms()
+    tables = [(each.config.tree_id, build_job_table(each.state, now_ms)) for each in found]
     if as_json:
         jobs = [_to_json(tree_id, row) for tree_id, table in tables for row in table.jobs]
         screen.raw(dump_json({"state_dir": str(place), "now_ms": now_ms, "jobs": jobs}))
@@ -78,20 +78,22 @@ def show(
     Raises:
         ConfigError: no tree, or more than one, has such a job.
     """
-    found = _tree_of(find_state_dir(workspace, state_dir), job, tree)
-    row = job_row(found.state, job)
+    found = _find_tree(find_state_dir(workspace, state_dir), job, tree)
+    row = build_job_row(found.state, job)
     if as_json:
         screen.raw(dump_json(_to_json(found.config.tree_id, row)))
         return 0
     wanted, zone = row.job, row.job.zone
     named = f" ({wanted.name})" if wanted.name else ""
-    screen.line(f"job {wanted.job_id}{named} of tree {found.config.tree_id}: {_status(row)}")
+    screen.line(f"job {wanted.job_id}{named} of tree {found.config.tree_id}: {_format_status(row)}")
     screen.line(f"times: {wanted.schedule}; next: {_time(row.next_ms, zone) or 'none'}")
     if wanted.until_ms is not None:
         screen.line(f"until: {_time(wanted.until_ms, zone)}")
     screen.line(f"missed times: {'the newest runs once' if wanted.catch_up == 'once' else 'skipped'}")
     does = "a message to Main" if wanted.target == "main" else f"a {wanted.kind} of {wanted.agent or 'Main'}"
-    screen.line(f"starts: {does}; ran {counted(row.runs, 'time')}, skipped {counted(row.skipped, 'time')}")
+    screen.line(
+        f"starts: {does}; ran {format_count(row.runs, 'time')}, skipped {format_count(row.skipped, 'time')}"
+    )
     if wanted.taint:
         screen.line(f"its writer had read untrusted text: {wanted.taint}")
     screen.line(f"text: {wanted.text}")
@@ -113,13 +115,13 @@ def show_runs(
     With ``as_json`` one object: ``tree``, ``job_id``, and ``runs``, newest first, each with the members of
     :class:`~sessiontree.contracts.recorded.cron.JobRun`. ``limit`` is the most entries shown.
     """
-    found = _tree_of(find_state_dir(workspace, state_dir), job, tree)
+    found = _find_tree(find_state_dir(workspace, state_dir), job, tree)
     tree_id, zone = found.config.tree_id, found.state.jobs[job].job.zone
-    runs = job_history(found.state, job, limit)
+    runs = list_job_runs(found.state, job, limit)
     if as_json:
         screen.raw(dump_json({"tree": tree_id, "job_id": job, "runs": [asdict(each) for each in runs]}))
         return 0
-    rows = [(_time(each.slot_ms, zone), each.how, each.session, _outcome(each)) for each in runs]
+    rows = [(_time(each.slot_ms, zone), each.how, each.session, _describe_outcome(each)) for each in runs]
     screen.table(("time", "how", "session", "outcome"), rows)
     screen.line(f"job {job} of tree {tree_id}: {len(runs)} {'entry' if len(runs) == 1 else 'entries'}")
     return 0
@@ -143,7 +145,7 @@ def change(
         ConfigError: no tree, or more than one, has such a job.
         ExecutionError: it can't be done to the job now.
     """
-    found = _tree_of(find_state_dir(workspace, state_dir), job, tree)
+    found = _find_tree(find_state_dir(workspace, state_dir), job, tree)
     tree_id = found.config.tree_id
     row = asyncio.run(_change(found.place, tree_id, job, action))
     if as_json:
@@ -163,17 +165,17 @@ async def _change(place: Path, tree_id: str, job: str, action: JobAction) -> Job
         return await client.supervisor.change_job(tree_id, job, action, secrets.token_hex(16))
 
 
-def _trees(place: Path, named: str | None) -> list[ScheduledTree]:
+def _list_trees(place: Path, named: str | None) -> list[ScheduledTree]:
     """Return the trees with timed jobs, or the one that is named; say on stderr what can't be read.
 
     Raises:
         TreeNotFound, JournalError: the tree that is named does not exist, or can't be read.
     """
-    tree_id = whole_tree_id(place, named)
+    tree_id = complete_tree_id(place, named)
     if tree_id is not None:
         place = find_journal(place, tree_id)
     found: list[ScheduledTree] = []
-    for each in scheduled_trees(place, tree_id):
+    for each in list_scheduled_trees(place, tree_id):
         if isinstance(each, ScheduledTree):
             found.append(each)
         elif tree_id is not None:
@@ -183,14 +185,14 @@ def _trees(place: Path, named: str | None) -> list[ScheduledTree]:
     return found
 
 
-def _tree_of(place: Path, job: str, named: str | None) -> ScheduledTree:
+def _find_tree(place: Path, job: str, named: str | None) -> ScheduledTree:
     """Return the tree that has a job.
 
     Raises:
         ConfigError: none, or more than one, has it.
         TreeNotFound, JournalError: as for :func:`_trees`.
     """
-    trees = _trees(place, named)
+    trees = _list_trees(place, named)
     having = [each for each in trees if job in each.state.jobs]
     if len(having) == 1:
         return having[0]
@@ -206,9 +208,9 @@ def _show_tables(screen: RichScreen, tables: Sequence[tuple[str, CronTable]]) ->
         (
             tree_id,
             row.job.job_id,
-            row.job.name or shortened(row.job.text)[:40],
+            row.job.name or shorten_summary(row.job.text)[:40],
             row.job.schedule,
-            _status(row),
+            _format_status(row),
             _time(row.next_ms, row.job.zone),
             row.runs,
             row.skipped,
@@ -218,16 +220,16 @@ def _show_tables(screen: RichScreen, tables: Sequence[tuple[str, CronTable]]) ->
     ]
     if rows:
         screen.table(("tree", "job", "name", "times", "status", "next", "runs", "skipped"), rows)
-    screen.line(counted(len(rows), "timed job"))
+    screen.line(format_count(len(rows), "timed job"))
 
 
-def _status(row: JobRow) -> str:
+def _format_status(row: JobRow) -> str:
     return f"{row.job.status}, running" if row.is_running else row.job.status
 
 
-def _outcome(run: JobRun) -> str:
+def _describe_outcome(run: JobRun) -> str:
     if run.run_id:
-        return f"{run.state}: {shortened(run.summary)}" if run.summary else run.state
+        return f"{run.state}: {shorten_summary(run.summary)}" if run.summary else run.state
     slots = f"{run.count:,}" if run.is_exact else f"more than {run.count:,}"
     return f"{run.reason} ({slots} of its times)" if run.count > 1 else run.reason
 

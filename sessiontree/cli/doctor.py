@@ -10,7 +10,7 @@ from typing import Any
 
 from sessiontree.backends.ray.engine.cluster_report import ClusterReport
 from sessiontree.backends.ray.engine.engine_settings import RayOptions
-from sessiontree.browser.found import FoundBrowser, found_browser
+from sessiontree.browser.found import FoundBrowser, find_browser
 from sessiontree.cli.checkup import (
     SHARED_MEMORY,
     Confinement,
@@ -38,13 +38,13 @@ from sessiontree.cli.findings import (
     judge_state,
 )
 from sessiontree.cli.options import load
-from sessiontree.cli.screen import RichScreen, counted
+from sessiontree.cli.screen import RichScreen, format_count
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.values.jsonable import dump_json
-from sessiontree.journal.claim import journal_dirs
-from sessiontree.programs.found import FoundInterpreter, found_interpreter
-from sessiontree.sandbox import CommandConfinement, command_confinement, speech_program
+from sessiontree.journal.claim import list_journal_dirs
+from sessiontree.programs.found import FoundInterpreter, find_interpreter
+from sessiontree.sandbox import CommandConfinement, command_confinement, find_speech_program
 from sessiontree.sandbox.jobs.job_output import can_draw
 from sessiontree.workspace.git_files import find_git
 
@@ -94,7 +94,7 @@ def doctor(
     found = [*judge_installation(installation), *judge_limits(room)]
     found += [*judge_confinement(confinement), *judge_commands(commands)]
     live = _look_at_live(state, found)
-    further = [look_at_state(place) for place in journal_dirs(directory) if place != directory]
+    further = [look_at_state(place) for place in list_journal_dirs(directory) if place != directory]
     others = [(other, _look_at_live(other, found)) for other in further]
     cluster = None if address is None else _look_at_cluster(address, installation, found)
     is_fine = all(finding.mark != "wrong" for finding in found)
@@ -104,9 +104,9 @@ def doctor(
             "room": asdict(room),
             "confinement": confinement.to_json(),
             "commands": commands.to_json(),
-            "speech": {"program": speech_program()},
+            "speech": {"program": find_speech_program()},
             "containers": [asdict(each) for each in engines],
-            **_components(),
+            **_list_components(),
             "state": state.to_json(),
             "runtime": None if live is None else live.to_json(),
             "cluster": None if cluster is None else cluster.to_json(),
@@ -134,11 +134,11 @@ def doctor(
     return FINE if is_fine else ILL
 
 
-def _components() -> dict[str, object]:
+def _list_components() -> dict[str, object]:
     return {
-        "browser": asdict(found_browser()),
+        "browser": asdict(find_browser()),
         "terminal": {"draws": can_draw()},
-        "programs": asdict(found_interpreter()),
+        "programs": asdict(find_interpreter()),
         "git": {"program": find_git()},
     }
 
@@ -174,7 +174,9 @@ def _show_machine(
     screen.line(
         f"sessiontree {installation.version}, {ray}, Python {installation.python} ({installation.executable})"
     )
-    shared = "no shared memory" if room.shared_memory_bytes is None else _size(room.shared_memory_bytes)
+    shared = (
+        "no shared memory" if room.shared_memory_bytes is None else _format_size(room.shared_memory_bytes)
+    )
     files = "any number of" if room.descriptors is None else f"{room.descriptors:,}"
     screen.line(
         f"system: {installation.system} {installation.kernel}, {installation.machine}; {shared} free in "
@@ -213,10 +215,10 @@ def _show_engines(screen: RichScreen, engines: Sequence[ContainerProgram]) -> No
 
 
 def _show_components(screen: RichScreen) -> None:
-    _show_speech(screen, speech_program())
-    _show_browser(screen, found_browser())
+    _show_speech(screen, find_speech_program())
+    _show_browser(screen, find_browser())
     _show_terminal(screen, can_draw=can_draw())
-    _show_programs(screen, found_interpreter())
+    _show_programs(screen, find_interpreter())
     _show_git(screen, find_git())
 
 
@@ -254,8 +256,10 @@ def _show_state(screen: RichScreen, state: State) -> None:
         screen.line(f"  mode {state.mode:04o}, no journal yet")
     else:
         whole = "altered first rows" if state.damaged_trees else "whole at a quick look"
-        size = _size(state.journal_bytes)
-        screen.line(f"  mode {state.mode:04o}, journal of {size}, {counted(state.trees, 'tree')}, {whole}")
+        size = _format_size(state.journal_bytes)
+        screen.line(
+            f"  mode {state.mode:04o}, journal of {size}, {format_count(state.trees, 'tree')}, {whole}"
+        )
 
 
 def _show_live(screen: RichScreen, live: LiveRuntime | None, writer: int | None) -> None:
@@ -291,10 +295,10 @@ def _show_live(screen: RichScreen, live: LiveRuntime | None, writer: int | None)
 def _show_ray(screen: RichScreen, security: Mapping[str, Any]) -> None:
     kind = "private" if security.get("private") else "joined"
     screen.line(
-        f"ray: {security.get('ray_version')}, {kind}, {counted(security['nodes'], 'node')}, "
+        f"ray: {security.get('ray_version')}, {kind}, {format_count(security['nodes'], 'node')}, "
         f"dashboard {security.get('dashboard')}"
     )
-    screen.line(f"  authentication: {_authentication(security)}")
+    screen.line(f"  authentication: {_describe_authentication(security)}")
     screen.line(f"  directory: {security.get('directory')}, mode {security.get('directory_mode')}")
     listening = security.get("listening") or []
     if not listening:
@@ -312,10 +316,10 @@ def _show_ray(screen: RichScreen, security: Mapping[str, Any]) -> None:
 
 def _show_cluster(screen: RichScreen, cluster: ClusterReport) -> None:
     screen.line(
-        f"cluster: {cluster.address}, {counted(len(cluster.nodes), 'node')}, "
+        f"cluster: {cluster.address}, {format_count(len(cluster.nodes), 'node')}, "
         f"dashboard {cluster.security['dashboard']}"
     )
-    screen.line(f"  authentication: {_authentication(cluster.security)}")
+    screen.line(f"  authentication: {_describe_authentication(cluster.security)}")
     screen.table(
         (
             "  node",
@@ -347,7 +351,7 @@ def _show_cluster(screen: RichScreen, cluster: ClusterReport) -> None:
     )
 
 
-def _authentication(security: Mapping[str, Any]) -> str:
+def _describe_authentication(security: Mapping[str, Any]) -> str:
     if security.get("auth_mode") != "token":
         return "none"
     path = security.get("token_path")
@@ -366,7 +370,7 @@ def _show_findings(screen: RichScreen, found: Sequence[Finding]) -> None:
         screen.line(f"fine: sessions can run here; {len(found) or 'nothing'} to beware of")
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:

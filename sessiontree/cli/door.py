@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import AgentSpec, Configuration
-from sessiontree.api.agents.model_choice import models_of
+from sessiontree.api.agents.model_choice import resolve_models
 from sessiontree.api.runtime.runtime import Runtime
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
@@ -19,10 +19,10 @@ from sessiontree.cli.configured_tree import load_configuration, tree_options
 from sessiontree.cli.options import load
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import TierLabel
-from sessiontree.contracts.settings.settings import meant
+from sessiontree.contracts.settings.settings import suggest_nearest
 from sessiontree.doors.conversations import Conversations
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal, DoorRights
-from sessiontree.models.port import model_name
+from sessiontree.models.port import get_model_name
 
 TIERS: Final[dict[str, TierLabel]] = {
     "read-only": "ReadOnly",
@@ -33,7 +33,7 @@ TIERS: Final[dict[str, TierLabel]] = {
 """What ``--tier`` takes."""
 
 
-def given_rights(
+def parse_rights(
     tier: str,
     workspace: Path,
     *,
@@ -48,7 +48,7 @@ def given_rights(
         ConfigError: the tier is unknown, or the workspace is not a directory.
     """
     if tier not in TIERS:
-        raise ConfigError(f"--tier {tier!r} is not one of {', '.join(TIERS)}{meant(tier, TIERS)}")
+        raise ConfigError(f"--tier {tier!r} is not one of {', '.join(TIERS)}{suggest_nearest(tier, TIERS)}")
     place = workspace.expanduser().resolve()
     if not place.is_dir():
         raise ConfigError(f"--workspace {str(workspace)!r} is not a directory")
@@ -82,12 +82,12 @@ def make_conversations(
         channel_for: Returns the channel of a tree's Main.
     """
 
-    def options_for(workspace: str, agent: str | None) -> dict[str, Any]:
+    def load_options(workspace: str, agent: str | None) -> dict[str, Any]:
         configured = load_configuration(config, Path(workspace))
         return tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
 
     return Conversations(
-        lambda: Runtime(state_dir, backend=backend, tree_id=tree_id), options_for, channel_for
+        lambda: Runtime(state_dir, backend=backend, tree_id=tree_id), load_options, channel_for
     )
 
 
@@ -116,19 +116,19 @@ def list_models(configured: Configuration, model: str | None, agent: str) -> lis
     """
     make_choice = load("sessiontree.doors.acp.options:ModelChoice")
 
-    def choice_of(name: str, options: dict[str, Any]) -> Any:
+    def build_choice(name: str, options: dict[str, Any]) -> Any:
         spec = options["agents"].get(agent) or AgentSpec()
-        made = models_of(options["model"], options["models"], {agent: spec})[agent]
+        made = resolve_models(options["model"], options["models"], {agent: spec})[agent]
         size = spec.config.context_tokens or getattr(made, "context_tokens", None)
-        return make_choice(name, model_name(made), options["model"], size)
+        return make_choice(name, get_model_name(made), options["model"], size)
 
     options = tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
     usual = model or ", ".join(configured.model)
-    found = [choice_of(usual, options)]
+    found = [build_choice(usual, options)]
     spec = options["agents"].get(agent)
     if spec is None or not spec.config.model:
         for name in configured.models:
             if name != usual:
                 with suppress(ConfigError):
-                    found.append(choice_of(name, {**options, "model": configured.find_model(name)}))
+                    found.append(build_choice(name, {**options, "model": configured.find_model(name)}))
     return found

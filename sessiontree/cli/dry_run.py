@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sessiontree.api.stored.journaled_trees import dry_fork, dry_resume
 from sessiontree.cli.configured_tree import load_configuration
-from sessiontree.cli.fork import tasks_in
-from sessiontree.cli.screen import RichScreen, counted
-from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
+from sessiontree.cli.fork import parse_tasks
+from sessiontree.cli.screen import RichScreen, format_count
+from sessiontree.cli.tree import complete_tree_id, find_journal, find_newest_tree, find_state_dir
 from sessiontree.contracts.reports.dry_run import CallForecast, DryQuestion, DryRun, DrySession
 from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.contracts.values.jsonable import dump_json
@@ -53,12 +53,14 @@ def show_resume(
     if named is not None and path is None and Path(named).is_dir():
         path, named = Path(named), None
     place = find_state_dir(path, state_dir)
-    tree_id = None if named is None else whole_tree_id(place, named)
+    tree_id = None if named is None else complete_tree_id(place, named)
     journal_dir = find_journal(place, tree_id)
     if tree_id is None:
         with Journal.open(journal_dir, read_only=True) as journal:
-            tree_id = newest_tree(journal, place)
-    _show(screen, dry_resume(journal_dir, tree_id, _prices(journal_dir, tree_id, config)), as_json=as_json)
+            tree_id = find_newest_tree(journal, place)
+    _show(
+        screen, dry_resume(journal_dir, tree_id, _load_prices(journal_dir, tree_id, config)), as_json=as_json
+    )
     return 0
 
 
@@ -81,14 +83,14 @@ def show_fork(  # noqa: PLR0913 - each option is a parameter
         JournalError: it can't be read.
     """
     given = find_state_dir(path, state_dir)
-    tree_id = whole_tree_id(given, tree_id)
+    tree_id = complete_tree_id(given, tree_id)
     place = find_journal(given, tree_id)
-    prices = _prices(place, tree_id, config)
-    _show(screen, dry_fork(place, tree_id, at, prices, tasks_in(replace or ())), as_json=as_json)
+    prices = _load_prices(place, tree_id, config)
+    _show(screen, dry_fork(place, tree_id, at, prices, parse_tasks(replace or ())), as_json=as_json)
     return 0
 
 
-def _prices(place: Path, tree_id: str, config: Path | None) -> dict[str, ModelPrice]:
+def _load_prices(place: Path, tree_id: str, config: Path | None) -> dict[str, ModelPrice]:
     """Return the prices that the owner's configuration names, by agent."""
     with Journal.open(place, read_only=True) as journal:
         workspace = read_config(journal.row0(tree_id)).workspace
@@ -102,39 +104,47 @@ def _show(screen: RichScreen, found: DryRun, *, as_json: bool) -> None:
         screen.raw(dump_json(asdict(found)))
         return
     what = "resume" if found.forked_at is None else f"fork at fact {found.forked_at:,}"
-    screen.line(f"{what} of tree {found.tree_id}, from {counted(found.facts, 'fact')}; nothing was started")
+    screen.line(
+        f"{what} of tree {found.tree_id}, from {format_count(found.facts, 'fact')}; nothing was started"
+    )
     header = ("session", "agent", "from the journal", "takes in", "asks its model", "at most", "budget left")
-    screen.table(header, [_row(each) for each in found.sessions])
+    screen.table(header, [_build_row(each) for each in found.sessions])
     if found.calls:
-        rows = [(each.session, each.key, each.tool, _said(each.becomes, each.served)) for each in found.calls]
+        rows = [
+            (each.session, each.key, each.tool, _describe_call(each.becomes, each.served))
+            for each in found.calls
+        ]
         screen.table(("session", "call", "tool", "what becomes of it"), rows)
     counts = Counter(each.becomes for each in found.calls)
     again = counts["begins"] + counts["repeats"]
     asked = sum(each.question is not None for each in found.sessions)
     cost = _NOT_KNOWN if found.most_usd is None else f"${found.most_usd:.4f}"
     screen.line(
-        f"{counted(asked, 'question')} to models, at most {cost}; {counted(again, 'call')} to run, "
-        f"{counts['unknown']} unknown; {counted(found.ended, 'session')} ended, nothing of which runs again"
+        f"{format_count(asked, 'question')} to models, at most {cost}; {format_count(again, 'call')} to run, "
+        f"{counts['unknown']} unknown; {format_count(found.ended, 'session')} ended, nothing of which "
+        "runs again"
     )
 
 
-def _said(becomes: CallForecast, served: int) -> str:
+def _describe_call(becomes: CallForecast, served: int) -> str:
     if becomes == "program":
-        return f"{_SAID[becomes]}, {counted(served, 'answer')} from the journal"
+        return f"{_SAID[becomes]}, {format_count(served, 'answer')} from the journal"
     return _SAID[becomes]
 
 
-def _row(session: DrySession) -> tuple[str, ...]:
+def _build_row(session: DrySession) -> tuple[str, ...]:
     left = ", ".join(f"{name} {amount:g}" for name, amount in session.budget_left.items())
-    served = f"{counted(session.served_replies, 'turn')}, {counted(session.served_calls, 'result')}"
-    taken = counted(session.messages, "message") if session.messages else ""
+    served = f"{format_count(session.served_replies, 'turn')}, {format_count(session.served_calls, 'result')}"
+    taken = format_count(session.messages, "message") if session.messages else ""
     if session.lost_jobs:
-        taken = ", ".join(part for part in (taken, f"{counted(session.lost_jobs, 'lost command')}") if part)
-    asks, cost = _question(session.question)
+        taken = ", ".join(
+            part for part in (taken, f"{format_count(session.lost_jobs, 'lost command')}") if part
+        )
+    asks, cost = _describe_question(session.question)
     return (session.session, session.agent, served, taken, asks, cost, left or "no cap")
 
 
-def _question(question: DryQuestion | None) -> tuple[str, str]:
+def _describe_question(question: DryQuestion | None) -> tuple[str, str]:
     """Return which reply a session asks for, and what it costs at most."""
     if question is None:
         return "", ""

@@ -72,7 +72,7 @@ def judge_installation(installation: Installation) -> Iterator[Finding]:
         except ConfigError as error:
             yield Finding.of("wrong", error, _LOCAL)
     try:
-        RayOptions().for_private_ray()
+        RayOptions().to_private_ray()
     except ConfigError as error:
         yield Finding.of("wrong", error)
 
@@ -145,7 +145,8 @@ def judge_state(state: State) -> Iterator[Finding]:
     if state.damaged_trees:
         yield Finding(
             "beware",
-            f"the first rows of {len(state.damaged_trees)} trees are altered: {_some(state.damaged_trees)}",
+            f"the first rows of {len(state.damaged_trees)} trees are altered: "
+            f"{_list_some(state.damaged_trees)}",
             "they can't be resumed; restore the state directory from a backup",
         )
 
@@ -181,7 +182,7 @@ def judge_cluster(cluster: ClusterReport, installation: Installation) -> Iterato
     if gone:
         yield Finding(
             "beware",
-            f"nodes that left the cluster: {_some(gone)}",
+            f"nodes that left the cluster: {_list_some(gone)}",
             "start them again to resume the trees on their disks, or ignore it if you ended them",
         )
     here = {
@@ -235,7 +236,8 @@ def _judge_node(node: NodeReport, here: Mapping[str, str]) -> Iterator[Finding]:
     if node.key_variables:
         yield Finding(
             "beware",
-            f"Ray's processes on {what} have variables that may hold keys: {_some(node.key_variables, 3)}",
+            f"Ray's processes on {what} have variables that may hold keys: "
+            f"{_list_some(node.key_variables, 3)}",
             "start Ray there without them",
         )
 
@@ -269,7 +271,7 @@ def _judge_ray(security: Mapping[str, Any]) -> Iterator[Finding]:
     if names:
         yield Finding(
             "beware",
-            f"this Ray's processes have variables that may hold keys: {_some(names, 3)}",
+            f"this Ray's processes have variables that may hold keys: {_list_some(names, 3)}",
             "start it without them, or leave out ray.init() and address: a private Ray gets none",
         )
     failed = security.get("failed_starts") or []
@@ -286,7 +288,7 @@ def _judge_ray(security: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _judge_listening(listening: list[Mapping[str, Any]], nodes: int) -> Finding:
     """Return one finding for all that other machines may reach, with the rule of a firewall against it."""
-    told = [f"{each['process']} (pid {each['pid']}) on {_socket(each)}" for each in listening]
+    told = [f"{each['process']} (pid {each['pid']}) on {_format_address(each)}" for each in listening]
     ports = ", ".join(str(port) for port in sorted({int(each["port"]) for each in listening}))
     if nodes > 1:
         wish, but = "let in its own machines alone", "ip saddr != { their addresses } "
@@ -296,11 +298,11 @@ def _judge_listening(listening: list[Mapping[str, Any]], nodes: int) -> Finding:
         otherwise = ", or leave out ray.init() and address: a private Ray listens to this machine alone"
     rule = f'iifname != "lo" {but}tcp dport {{ {ports} }} drop'
     table = f"table inet sessiontree {{ chain input {{ type filter hook input priority 0; {rule}; }} }}"
-    what = f"other machines may reach this Ray at {len(told)} of its sockets: {_some(told, 3)}"
+    what = f"other machines may reach this Ray at {len(told)} of its sockets: {_list_some(told, 3)}"
     return Finding("beware", what, f"{wish}: nft '{table}'{otherwise}")
 
 
-def _socket(listener: Mapping[str, Any]) -> str:
+def _format_address(listener: Mapping[str, Any]) -> str:
     address = str(listener["address"])
     return f"[{address}]:{listener['port']}" if ":" in address else f"{address}:{listener['port']}"
 
@@ -312,5 +314,5 @@ def _is_full(confinement: str) -> bool:
         return False
 
 
-def _some(names: Sequence[str], most: int = 5) -> str:
+def _list_some(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -13,7 +13,7 @@ from pathlib import Path
 from sessiontree.cli.changes import LiveChanges, change_text, count_files
 from sessiontree.cli.live_view import LiveView
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
+from sessiontree.cli.tree import complete_tree_id, find_journal, find_newest_tree, find_state_dir
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.values.jsonable import dump_json
@@ -40,10 +40,10 @@ def follow(
         ConfigError: the workspace is not a directory, or no tree was made yet.
     """
     given = find_state_dir(path, state_dir)
-    tree_id = whole_tree_id(given, tree_id)
+    tree_id = complete_tree_id(given, tree_id)
     place = find_journal(given, tree_id)
     with Journal.open(place, read_only=True) as journal:
-        named = newest_tree(journal, place) if tree_id is None else tree_id
+        named = find_newest_tree(journal, place) if tree_id is None else tree_id
         config = read_config(journal.row0(named))
         if as_json:
             asyncio.run(_tell(journal, named, lambda change: screen.raw(dump_json(change))))

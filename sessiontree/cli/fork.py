@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sessiontree.api.stored.journaled_trees import fork_tree
-from sessiontree.cli.screen import RichScreen, counted
-from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
+from sessiontree.cli.screen import RichScreen, format_count
+from sessiontree.cli.tree import complete_tree_id, find_journal, find_state_dir
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.claim import state_dir_of_journal
@@ -35,15 +35,15 @@ def fork(
         JournalError: it can't be read, or no journal can be written.
     """
     given = find_state_dir(path, state_dir)
-    tree_id = whole_tree_id(given, tree_id)
+    tree_id = complete_tree_id(given, tree_id)
     place = find_journal(given, tree_id)
-    summary = fork_tree(place, tree_id, at, tasks_in(replace or ()))
+    summary = fork_tree(place, tree_id, at, parse_tasks(replace or ()))
     if as_json:
         screen.raw(dump_json({"state_dir": str(state_dir_of_journal(place)), **asdict(summary)}))
         return 0
     screen.line(
         f"tree {summary.tree_id}: forked from {summary.forked_from} at fact {summary.forked_at}, "
-        f"{counted(summary.records, 'fact')}"
+        f"{format_count(summary.records, 'fact')}"
     )
     again = f"sessiontree resume {summary.tree_id}"
     if state_dir is not None:
@@ -54,7 +54,7 @@ def fork(
     return 0
 
 
-def tasks_in(replace: Sequence[str]) -> dict[str, str]:
+def parse_tasks(replace: Sequence[str]) -> dict[str, str]:
     """Return the new tasks by session, of options ``SESSION=TASK``.
 
     Raises:

@@ -14,14 +14,14 @@ from pathlib import Path
 from sessiontree.api.stored import journaled_trees, tree_export
 from sessiontree.api.trajectories import atif_export
 from sessiontree.cli.memory import MemoryPlace
-from sessiontree.cli.screen import RichScreen, counted
+from sessiontree.cli.screen import RichScreen, format_count
 from sessiontree.cli.tree import (
+    complete_tree_id,
+    describe_outcome,
+    describe_purpose,
     find_journal,
+    find_newest_tree,
     find_state_dir,
-    newest_tree,
-    outcome_of,
-    purpose_of,
-    whole_tree_id,
 )
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.facts.tree_config import TreeSummary
@@ -62,11 +62,11 @@ def export(
     if file == STREAM and as_json:
         raise ConfigError("--json describes an export in a file; name a file")
     given = find_state_dir(workspace, state_dir)
-    tree_id = whole_tree_id(given, tree_id)
+    tree_id = complete_tree_id(given, tree_id)
     place = find_journal(given, tree_id)
     if tree_id is None:
         with Journal.open(place, read_only=True) as journal:
-            tree_id = newest_tree(journal, place)
+            tree_id = find_newest_tree(journal, place)
     if file == STREAM:
         write = atif_export.write_trajectory if file_format == "atif" else tree_export.write_tree
         summary = write(place, tree_id, sys.stdout.buffer)
@@ -79,7 +79,7 @@ def export(
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), "file": str(path), **asdict(summary)}))
     else:
-        screen.line(f"tree {summary.tree_id}: {counted(summary.records, 'fact')} exported to {path}")
+        screen.line(f"tree {summary.tree_id}: {format_count(summary.records, 'fact')} exported to {path}")
         if summary.damage is not None:
             screen.line(f"the tree is damaged, and the export ends before: {summary.damage}")
     return 0 if summary.damage is None else DAMAGED
@@ -110,7 +110,7 @@ def import_(
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), **asdict(summary)}))
     else:
-        screen.line(f"tree {summary.tree_id}: {counted(summary.records, 'fact')} imported into {place}")
+        screen.line(f"tree {summary.tree_id}: {format_count(summary.records, 'fact')} imported into {place}")
     return 0
 
 
@@ -139,16 +139,16 @@ def prune(  # noqa: PLR0913 - each option is a parameter
     _check_asking(yes=yes, as_json=as_json)
     place = find_state_dir(workspace, state_dir)
     age_s = None if older_than is None else older_than * _DAY_S
-    most = None if max_size is None else _bytes_of(max_size)
+    most = None if max_size is None else _to_bytes(max_size)
     plan = journaled_trees.plan_prune(
         place, older_than_s=age_s, keep=keep, max_bytes=most, unfinished=not ended_only
     )
     if plan.trees and not yes:
         screen.table(
             ("tree", "written", "facts", "outcome", "purpose"),
-            [_row(tree) for tree in plan.trees],
+            [_build_row(tree) for tree in plan.trees],
         )
-        if not _agrees(screen, f"erase {counted(len(plan.trees), 'tree')}?"):
+        if not _confirm(screen, f"erase {format_count(len(plan.trees), 'tree')}?"):
             screen.line("nothing erased")
             return KEPT
     erased = journaled_trees.prune(plan)
@@ -156,13 +156,13 @@ def prune(  # noqa: PLR0913 - each option is a parameter
         in_use = [str(each) for each in plan.in_use]
         screen.raw(dump_json({"state_dir": str(place), "erased": erased, "in_use": in_use}))
         return 0
-    screen.line(f"{counted(len(erased), 'tree')} erased")
+    screen.line(f"{format_count(len(erased), 'tree')} erased")
     for each in plan.in_use:
         screen.line(f"left alone, because a program writes it: {each}")
     return 0
 
 
-def _bytes_of(megabytes: float) -> int:
+def _to_bytes(megabytes: float) -> int:
     if not 0 <= megabytes < _MAX_MB:
         raise ConfigError(f"--max-size is {megabytes:g}; give a number of MB from 0 on")
     return int(megabytes * 1_000_000)
@@ -195,15 +195,15 @@ def erase(  # noqa: PLR0913 - each option is a parameter
     if not yes:
         facts = journaled_trees.count_facts(place, tree_id)
         records = 0 if memory is None else asyncio.run(journaled_trees.count_in_memory(memory, tree_id))
-        kept = " (memory stays)" if keep_memory else f" and {counted(records, 'record')} of memory"
-        if not _agrees(screen, f"erase tree {tree_id} with {counted(facts, 'fact')}{kept}?"):
+        kept = " (memory stays)" if keep_memory else f" and {format_count(records, 'record')} of memory"
+        if not _confirm(screen, f"erase tree {tree_id} with {format_count(facts, 'fact')}{kept}?"):
             screen.line("nothing erased")
             return KEPT
     forgotten = asyncio.run(journaled_trees.erase_tree(place, tree_id, memory))
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), "erased": tree_id, "forgotten": forgotten}))
     else:
-        screen.line(f"tree {tree_id} erased, with {counted(forgotten, 'record')} of memory")
+        screen.line(f"tree {tree_id} erased, with {format_count(forgotten, 'record')} of memory")
     return 0
 
 
@@ -216,14 +216,20 @@ def _check_asking(*, yes: bool, as_json: bool) -> None:
         )
 
 
-def _agrees(screen: RichScreen, question: str) -> bool:
+def _confirm(screen: RichScreen, question: str) -> bool:
     screen.line(f"{question} [y/N]")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _row(tree: TreeSummary) -> tuple[str | int, ...]:
-    return tree.tree_id, _date(tree.written_at_ms), tree.last_seq, outcome_of(tree), purpose_of(tree)
+def _build_row(tree: TreeSummary) -> tuple[str | int, ...]:
+    return (
+        tree.tree_id,
+        _format_date(tree.written_at_ms),
+        tree.last_seq,
+        describe_outcome(tree),
+        describe_purpose(tree),
+    )
 
 
-def _date(at_ms: int) -> str:
+def _format_date(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -81,9 +81,9 @@ class Pace:
 _LONG_SILENCE_S = 2.0
 
 
-def picture(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line]:
+def draw_picture(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line]:
     """Return the lines of a tree: at most ``height``, each at most ``width`` cells wide."""
-    totals: Line = [(_totals(tree, pace), "bold")]
+    totals: Line = [(_format_totals(tree, pace), "bold")]
     room = height - 1
     has_header = room >= _HEADER_FROM
     rest = None
@@ -92,15 +92,15 @@ def picture(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line]:
     if shown < tree.total:
         chosen = tree.chosen(room - has_header - 1)
         shown = sum(map(len, chosen.values()))
-        rest = _rest(tree, chosen)
-    lines = _table(tree, chosen, has_header, width)
+        rest = _summarize_rest(tree, chosen)
+    lines = _draw_table(tree, chosen, has_header, width)
     if rest is not None:
         lines.append([(rest, "dim")])
     # where there is room for one line alone it is that of the totals
-    return [_fitted(line, width) for line in [*lines[: max(0, room)], totals][: max(0, height)]]
+    return [_fit_line(line, width) for line in [*lines[: max(0, room)], totals][: max(0, height)]]
 
 
-def _rest(tree: LiveTree, chosen: dict[str, list[SessionPanel]]) -> str:
+def _summarize_rest(tree: LiveTree, chosen: dict[str, list[SessionPanel]]) -> str:
     """Say how many live sessions are not shown, and how those that ended ended."""
     rows = [session for children in chosen.values() for session in children]
     hidden = tree.live - sum(not session.is_ended for session in rows)
@@ -116,8 +116,10 @@ def _rest(tree: LiveTree, chosen: dict[str, list[SessionPanel]]) -> str:
     return f"… {', '.join(words)}"
 
 
-def _table(tree: LiveTree, chosen: dict[str, list[SessionPanel]], has_header: bool, width: int) -> list[Line]:
-    rows = [_row(guide, session) for guide, session in _walk(chosen)]
+def _draw_table(
+    tree: LiveTree, chosen: dict[str, list[SessionPanel]], has_header: bool, width: int
+) -> list[Line]:
+    rows = [_build_row(guide, session) for guide, session in _walk(chosen)]
     if not rows:
         return []
     table = [_HEADER, *rows] if has_header else rows
@@ -131,22 +133,22 @@ def _table(tree: LiveTree, chosen: dict[str, list[SessionPanel]], has_header: bo
         widths[column] = 0
     calls = widths[_CALLS]
     for column in _DISPENSABLE:
-        if _left(widths, width) >= _MIN_NAME + min(calls, _MIN_CALLS):
+        if _compute_room(widths, width) >= _MIN_NAME + min(calls, _MIN_CALLS):
             break
         widths[column] = 0
     # what the other columns leave is shared by names and calls
-    left = _left(widths, width)
+    left = _compute_room(widths, width)
     widths[0] = min(widths[0], max(left - calls, left * _NAME_SHARE // 100, _MIN_NAME))
-    lines = [_columns(row, widths, STYLES[row[_STATE]], "dim") for row in rows]
-    return [_columns(_HEADER, widths, "bold", "bold"), *lines] if has_header else lines
+    lines = [_draw_columns(row, widths, STYLES[row[_STATE]], "dim") for row in rows]
+    return [_draw_columns(_HEADER, widths, "bold", "bold"), *lines] if has_header else lines
 
 
-def _left(widths: list[int], width: int) -> int:
+def _compute_room(widths: list[int], width: int) -> int:
     """Return the room for names and calls."""
     return width - sum(size + len(_GAP) for size in widths[_KIND:_CALLS] if size) - len(_GAP)
 
 
-def _columns(row: Row, widths: list[int], style: str, kind_style: str) -> Line:
+def _draw_columns(row: Row, widths: list[int], style: str, kind_style: str) -> Line:
     """Return a row in columns, with few pieces, because each is drawn separately."""
     numbers = "".join(
         f"{_GAP}{row[column]:>{widths[column]}}" for column in range(_TURNS, _CALLS) if widths[column]
@@ -159,7 +161,7 @@ def _columns(row: Row, widths: list[int], style: str, kind_style: str) -> Line:
     ]
 
 
-def _row(guide: str, session: SessionPanel) -> Row:
+def _build_row(guide: str, session: SessionPanel) -> Row:
     calls = session.calls()
     more = f"+{len(calls) - 1} more: " if len(calls) > 1 else ""
     return (
@@ -169,12 +171,12 @@ def _row(guide: str, session: SessionPanel) -> Row:
         f"{session.turns:,}",
         f"{session.done:,}",
         f"{session.usage.tokens:,}",
-        _cost(session.usage),
-        more + calls[0] if calls else session.last_display(),
+        _format_cost(session.usage),
+        more + calls[0] if calls else session.get_last_display(),
     )
 
 
-def _cost(usage: Usage) -> str:
+def _format_cost(usage: Usage) -> str:
     """Return a cost in dollars for a narrow column; a question mark stands for what has no known price."""
     return usage.cost_text.replace("price unknown", "?").replace("unknown prices", "?")
 
@@ -193,7 +195,7 @@ def _walk(chosen: dict[str, list[SessionPanel]]) -> Iterator[tuple[str, SessionP
         ahead += [(*step, child) for step, child in zip(steps, children, strict=False)][::-1]
 
 
-def _totals(tree: LiveTree, pace: Pace) -> str:
+def _format_totals(tree: LiveTree, pace: Pace) -> str:
     words = [f"{tree.live:,} live, {tree.total - tree.live:,} ended"]
     if tree.expected is not None or tree.done:
         of = "" if tree.expected is None else f" of {tree.expected:,}"
@@ -224,7 +226,7 @@ def _cut(text: str, width: int) -> str:
     return set_cell_size(text, width) if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
 
 
-def _fitted(line: Line, width: int) -> Line:
+def _fit_line(line: Line, width: int) -> Line:
     """Return a line cut to the width."""
     fitted: Line = []
     for text, style in line:
@@ -302,7 +304,7 @@ class LiveView:
     async def __aenter__(self) -> Self:
         """Begin to draw."""
         self._opened_s = time.monotonic()
-        self.pace_from_now()
+        self.reset_pace()
         if self._open_events is not None:
             self._events = self._open_events()
         if not self._is_off:
@@ -317,7 +319,7 @@ class LiveView:
         drawing, self._drawing = self._drawing, None
         try:
             if drawing is not None:
-                await _ended(drawing)
+                await _end_drawing(drawing)
         finally:
             self._see()
             if self._events is not None:
@@ -330,7 +332,7 @@ class LiveView:
         """Take a fact in; nothing is drawn."""
         self.tree.take(record)
 
-    def pace_from_now(self) -> None:
+    def reset_pace(self) -> None:
         """Begin to measure how fast it goes."""
         self._paced_s = time.monotonic()
         self._done_before = self.tree.done
@@ -357,7 +359,7 @@ class LiveView:
         # a new one each time: what one has drawn it would go back up to
         self._live = Live(
             console=self._console,
-            get_renderable=self._frame,
+            get_renderable=self._draw_frame,
             auto_refresh=False,
             vertical_overflow="crop",
             redirect_stdout=False,
@@ -381,12 +383,12 @@ class LiveView:
                 self._seen += 1
                 self.tree.see(progress.session, progress.event)
 
-    def _frame(self) -> _Frame:
+    def _draw_frame(self) -> _Frame:
         size = self._console.size
         # a line that ends at the edge, or a picture that ends at the bottom, makes some terminals scroll
-        return _Frame(picture(self.tree, self._pace(), size.width - 1, size.height - 1))
+        return _Frame(draw_picture(self.tree, self._measure_pace(), size.width - 1, size.height - 1))
 
-    def _pace(self) -> Pace:
+    def _measure_pace(self) -> Pace:
         now_s = time.monotonic()
         if self._started_ms is None:
             paced_s = now_s - self._paced_s
@@ -398,7 +400,7 @@ class LiveView:
         return Pace((now_ms - self._started_ms) / 1000, None, (now_ms - last_ms) / 1000)
 
 
-async def _ended(drawing: asyncio.Task[None]) -> None:
+async def _end_drawing(drawing: asyncio.Task[None]) -> None:
     """End the task that draws; what made it fail, such as a terminal that is gone, is raised here."""
     drawing.cancel()
     await asyncio.wait([drawing])

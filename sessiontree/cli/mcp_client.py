@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from sessiontree.api.configuration.configuration import Configuration
-from sessiontree.api.configuration.configuration_file import configuration_file
-from sessiontree.api.configuration.mcp_servers import read_pin, state_of, token_folder, write_pin
+from sessiontree.api.configuration.configuration_file import open_configuration
+from sessiontree.api.configuration.mcp_servers import get_token_folder, read_pin, state_of, write_pin
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError, ToolError
-from sessiontree.contracts.settings.settings import meant
+from sessiontree.contracts.settings.settings import suggest_nearest
 from sessiontree.contracts.values.jsonable import dump_json
-from sessiontree.mcp.pins import PinnedServer, PinnedTool, changes_between, identity_of, tools_of_listing
+from sessiontree.mcp.pins import PinnedServer, PinnedTool, compute_identity, find_changes, pin_listed_tools
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.settings import TIERS, McpServer, TierName, reach
 from sessiontree.mcp.tool_names import tool_name
@@ -62,7 +62,7 @@ def show_list(screen: RichScreen, *, config: Path | None, state_dir: Path | None
         rows.append(
             {
                 "name": name,
-                "reached": _way_to(settings),
+                "reached": _describe_server(settings),
                 "state": state_of(settings, pinned),
                 "tools": 0 if pinned is None else len(pinned.tools),
                 "confine": settings.confine,
@@ -89,9 +89,9 @@ def check(
     Raises:
         ConfigError: the configuration can't be used, or the server is unknown.
     """
-    servers, place = _chosen(Configuration.load(config), server), find_state_dir(None, state_dir)
+    servers, place = _select_servers(Configuration.load(config), server), find_state_dir(None, state_dir)
     found = asyncio.run(_check_all(servers, place))
-    rows = [_row(each, servers[each.name]) for each in found]
+    rows = [_build_row(each, servers[each.name]) for each in found]
     if as_json:
         screen.raw(dump_json({"servers": rows}))
     else:
@@ -106,7 +106,7 @@ def accept(screen: RichScreen, *, server: str, yes: bool, config: Path | None, s
     Raises:
         ConfigError: the configuration can't be used, or the server is unknown or can't be reached.
     """
-    servers, place = _chosen(Configuration.load(config), server), find_state_dir(None, state_dir)
+    servers, place = _select_servers(Configuration.load(config), server), find_state_dir(None, state_dir)
     settings = servers[server]
     found = asyncio.run(_check(server, settings, place))
     if found.state in {"unreachable", "needs login"}:
@@ -115,10 +115,12 @@ def accept(screen: RichScreen, *, server: str, yes: bool, config: Path | None, s
         screen.line(f"{server} is accepted as it is: {len(found.tools)} tools")
         return 0
     _show_changes(screen, found, settings)
-    if not yes and not _agrees():
+    if not yes and not _confirm():
         screen.line("nothing was accepted; accept it with --yes")
         return 1
-    write_pin(place, server, PinnedServer(identity=identity_of(settings), tools=tuple(found.tools.values())))
+    write_pin(
+        place, server, PinnedServer(identity=compute_identity(settings), tools=tuple(found.tools.values()))
+    )
     screen.line(f"accepted {server}: {len(found.tools)} tools")
     return 0
 
@@ -130,14 +132,14 @@ def allow(screen: RichScreen, *, server: str, tool: str, tier: str, config: Path
         ConfigError: an option is wrong, or the configuration can't be changed.
     """
     if tier not in TIERS:
-        raise ConfigError(f"--tier {tier!r} is not one of {', '.join(TIERS)}{meant(tier, TIERS)}")
+        raise ConfigError(f"--tier {tier!r} is not one of {', '.join(TIERS)}{suggest_nearest(tier, TIERS)}")
     configured = Configuration.load(config)
-    _chosen(configured, server)
+    _select_servers(configured, server)
     origin = configured.file
     if origin is None:
         raise ConfigError("no configuration was found to change: write one, or name it with --config")
     patch: Any = {"mcp": {server: {"tiers": {tool: cast("TierName", tier)}}}}
-    file = configuration_file(origin, Path.cwd() / ".none")
+    file = open_configuration(origin, Path.cwd() / ".none")
 
     async def change() -> None:
         stored = await file.read()
@@ -157,7 +159,7 @@ def login(screen: RichScreen, *, server: str, config: Path | None) -> int:
     Raises:
         ConfigError: the server is unknown or has no address, or the login failed.
     """
-    settings = _chosen(Configuration.load(config), server)[server]
+    settings = _select_servers(Configuration.load(config), server)[server]
     if settings.url is None:
         raise ConfigError(f"mcp.{server}: a server with a command needs no login")
     url = settings.url
@@ -165,7 +167,7 @@ def login(screen: RichScreen, *, server: str, config: Path | None) -> int:
     async def run() -> None:
         process = ServerProcess(server)
         process.shown = partial(_show_address, screen)
-        order = {"do": "login", "url": url, "tokens": str(token_folder())}
+        order = {"do": "login", "url": url, "tokens": str(get_token_folder())}
         try:
             await process.start(order, LOGIN_S)
         finally:
@@ -184,12 +186,12 @@ def _show_address(screen: RichScreen, address: str) -> None:
     screen.line(address)
 
 
-def _chosen(configured: Configuration, server: str | None) -> dict[str, McpServer]:
+def _select_servers(configured: Configuration, server: str | None) -> dict[str, McpServer]:
     servers = configured.mcp_servers()
     if server is None:
         return servers
     if server not in servers:
-        raise ConfigError(f"no MCP server is called {server!r}{meant(server, servers)}")
+        raise ConfigError(f"no MCP server is called {server!r}{suggest_nearest(server, servers)}")
     return {server: servers[server]}
 
 
@@ -200,8 +202,8 @@ async def _check_all(servers: Mapping[str, McpServer], state_dir: Path) -> list[
 async def _check(name: str, settings: McpServer, state_dir: Path) -> CheckedServer:
     process = ServerProcess(name)
     try:
-        said = await start_server(reach(name, settings, str(token_folder())), process)
-        tools, refused = tools_of_listing(said.tools)
+        said = await start_server(reach(name, settings, str(get_token_folder())), process)
+        tools, refused = pin_listed_tools(said.tools)
     except ServerUnavailable as error:
         state = "needs login" if error.needs_login else "unreachable"
         complaint = f"; it said: {error.said}" if error.said else ""
@@ -213,12 +215,12 @@ async def _check(name: str, settings: McpServer, state_dir: Path) -> CheckedServ
             await process.close()
     wanted = {key: each for key, each in tools.items() if settings.tools is None or key in settings.tools}
     pinned = read_pin(state_dir, name)
-    changes = changes_between(pinned, identity_of(settings), wanted)
+    changes = find_changes(pinned, compute_identity(settings), wanted)
     state = "accepted" if not changes else "not accepted" if pinned is None else "changed"
     return CheckedServer(name, state, "", said.protocol, wanted, changes, refused)
 
 
-def _row(found: CheckedServer, settings: McpServer) -> dict[str, Any]:
+def _build_row(found: CheckedServer, settings: McpServer) -> dict[str, Any]:
     return {
         "name": found.name,
         "state": found.state,
@@ -228,7 +230,7 @@ def _row(found: CheckedServer, settings: McpServer) -> dict[str, Any]:
             {
                 "name": name,
                 "called": tool_name(found.name, name),
-                "tier": tool.tier_under(settings.tier_of(name)).label,
+                "tier": tool.resolve_tier(settings.tier_of(name)).label,
                 "pin": found.changes.get(name, "accepted"),
             }
             for name, tool in found.tools.items()
@@ -250,7 +252,7 @@ def _show(screen: RichScreen, found: CheckedServer, row: Mapping[str, Any]) -> N
 
 
 def _show_changes(screen: RichScreen, found: CheckedServer, settings: McpServer) -> None:
-    screen.line(f"{found.name} is reached by {make_visible(_way_to(settings))}")
+    screen.line(f"{found.name} is reached by {make_visible(_describe_server(settings))}")
     for name, how in found.changes.items():
         if name:
             tool = found.tools.get(name)
@@ -258,13 +260,13 @@ def _show_changes(screen: RichScreen, found: CheckedServer, settings: McpServer)
             screen.line(f"{how}: {make_visible(name)}{': ' if said else ''}{said}")
 
 
-def _way_to(settings: McpServer) -> str:
+def _describe_server(settings: McpServer) -> str:
     if settings.url is not None:
         return settings.url
     return shlex.join([settings.command or "", *settings.args])
 
 
-def _agrees() -> bool:
+def _confirm() -> bool:
     if not sys.stdin.isatty():
         return False
     sys.stderr.write("accept this? [y/N] ")

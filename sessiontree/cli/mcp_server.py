@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sessiontree.api.runtime.runtime_options import BackendName
-from sessiontree.cli.door import given_rights, make_conversations
+from sessiontree.cli.door import make_conversations, parse_rights
 from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.doors.principals import DoorPrincipal
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 LOCAL = "mcp"
 """The id of the program that starts the server: who may start it is the owner, so that it has one name."""
@@ -37,12 +37,12 @@ def serve(  # noqa: PLR0913 - each is an option of the command
     Raises:
         ConfigError: an option is wrong, or the extra ``mcp`` is not installed.
     """
-    rights = given_rights(tier, workspace, budget_usd=budget_usd, agents=agents, tools=tools, approve=approve)
+    rights = parse_rights(tier, workspace, budget_usd=budget_usd, agents=agents, tools=tools, approve=approve)
     try:
         serve_stdio = load("sessiontree.doors.mcp.stdio:serve_stdio")
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"MCP needs the extra mcp ({error.name} is missing): {how_to_install('mcp')}"
+            f"MCP needs the extra mcp ({error.name} is missing): {explain_installation('mcp')}"
         ) from error
     place = find_state_dir(None, state_dir)
     conversations = make_conversations(place, config, backend)

@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 import pydantic
 
-from sessiontree.cli.screen import RichScreen, counted
+from sessiontree.cli.screen import RichScreen, format_count
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError, MemoryFailed
 from sessiontree.contracts.values.jsonable import dump_json
@@ -34,22 +34,22 @@ from sessiontree.contracts.values.memory import (
     Selection,
     Source,
 )
-from sessiontree.journal.export import private_file
+from sessiontree.journal.export import open_private_file
 from sessiontree.memory.embedders import Embedder, make_embedder
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.import_export import (
     Exported,
     Imported,
     check_export,
+    flatten_record,
     import_export,
-    members_of,
     write_export,
 )
-from sessiontree.memory.reindex import NO_STORE, open_as_stored, stored_embedder
+from sessiontree.memory.reindex import NO_STORE, open_as_stored, read_stored_embedder
 from sessiontree.memory.reindex import reindex as reindex_store
 from sessiontree.memory.settings import EmbedderSettings, MemorySettings
 from sessiontree.memory.store import LanceMemoryStore
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.timing.clock import read_machine_ms
 
 _EMBEDDER: pydantic.TypeAdapter[EmbedderSettings] = pydantic.TypeAdapter(EmbedderSettings)
 
@@ -70,7 +70,7 @@ class MemoryPlace:
         try:
             settings = MemorySettings(uri=uri)
         except pydantic.ValidationError as error:
-            raise ConfigError(f"--uri: {_fault_text(error)}") from error
+            raise ConfigError(f"--uri: {_describe_faults(error)}") from error
         if uri is not None:
             return cls(settings.uri_in(Path()))
         return cls(settings.uri_in(find_state_dir(workspace, state_dir)))
@@ -105,7 +105,7 @@ class MemoryPlace:
 
     async def identity(self) -> str | None:
         """Return the identity of the embedder that made its vectors; None if the store does not exist."""
-        stored = await stored_embedder(self.uri)
+        stored = await read_stored_embedder(self.uri)
         return None if stored is None else stored.identity
 
     async def embedder(self, named: str | None) -> Embedder:
@@ -115,7 +115,7 @@ class MemoryPlace:
             ConfigError: it was made with another than the default, and none is named.
         """
         if named is not None:
-            return embedder_named(named)
+            return load_embedder(named)
         stored, default = await self.identity(), HashingEmbedder()
         if stored not in {None, default.identity}:
             raise ConfigError(
@@ -125,7 +125,7 @@ class MemoryPlace:
         return default
 
 
-def embedder_named(text: str) -> Embedder:
+def load_embedder(text: str) -> Embedder:
     """Return the embedder an option names.
 
     Args:
@@ -140,14 +140,14 @@ def embedder_named(text: str) -> Embedder:
         members = dict(each.split("=", 1) for each in given)
         settings = _EMBEDDER.validate_python({"kind": kind, **members})
     except pydantic.ValidationError as error:
-        raise ConfigError(f"--embedder: {_fault_text(error)}") from error
+        raise ConfigError(f"--embedder: {_describe_faults(error)}") from error
     except ValueError as error:
         message = "a kind and its settings were expected, such as 'minilm model_dir=/models/minilm'"
         raise ConfigError(f"--embedder: {message}") from error
     return make_embedder(settings)
 
 
-def _fault_text(error: pydantic.ValidationError) -> str:
+def _describe_faults(error: pydantic.ValidationError) -> str:
     """Return what is wrong with which setting, without what was given."""
     return ", ".join(
         ".".join(map(str, each["loc"][1:])) + (": " if each["loc"][1:] else "") + each["msg"]
@@ -198,7 +198,7 @@ def search(  # noqa: PLR0913 - each option is a parameter
         MemoryFailed: another embedder made the store.
         MemoryFailed: the store does not exist or can't be read.
     """
-    wanted = MemoryQuery(query, _checked(limit, MAX_HITS), _types(types), path)
+    wanted = MemoryQuery(query, _check_limit(limit, MAX_HITS), _parse_types(types), path)
     place = MemoryPlace.of(workspace, state_dir, uri)
 
     async def find() -> list[MemoryHit]:
@@ -209,12 +209,12 @@ def search(  # noqa: PLR0913 - each option is a parameter
 
     hits = asyncio.run(find())
     if as_json:
-        found = [{**members_of(hit.record), "score": hit.score} for hit in hits]
+        found = [{**flatten_record(hit.record), "score": hit.score} for hit in hits]
         screen.raw(dump_json({"uri": place.uri, "hits": found}))
         return 0
     for hit in hits:
         _show(screen, f"{hit.score:.2f}", hit.record, _MAX_LINES)
-    screen.line(f"{counted(len(hits), 'record')} found in {place.uri}")
+    screen.line(f"{format_count(len(hits), 'record')} found in {place.uri}")
     return 0
 
 
@@ -239,8 +239,8 @@ def show_list(  # noqa: PLR0913 - each option is a parameter
         ConfigError: an option is wrong.
         MemoryFailed: the store does not exist or can't be read.
     """
-    wanted = _Wanted(_types(types), path, tree)
-    newest: deque[MemoryRecord] = deque(maxlen=_checked(limit, None))
+    wanted = _Wanted(_parse_types(types), path, tree)
+    newest: deque[MemoryRecord] = deque(maxlen=_check_limit(limit, None))
     place = MemoryPlace.of(workspace, state_dir, uri)
 
     async def look() -> tuple[int, str | None]:
@@ -254,12 +254,12 @@ def show_list(  # noqa: PLR0913 - each option is a parameter
 
     total, identity = asyncio.run(look())
     if as_json:
-        records = [members_of(record) for record in newest]
+        records = [flatten_record(record) for record in newest]
         told = {"uri": place.uri, "embedder": identity, "total": total, "records": records}
         screen.raw(dump_json(told))
         return 0
     show_records(screen, newest)
-    screen.line(f"{len(newest):,} of {counted(total, 'record')} in {place.uri}, embedded by {identity}")
+    screen.line(f"{len(newest):,} of {format_count(total, 'record')} in {place.uri}, embedded by {identity}")
     return 0
 
 
@@ -278,14 +278,14 @@ def _show(screen: RichScreen, prefix: str, record: MemoryRecord, most_lines: int
     for line in lines[:most_lines]:
         screen.line(f"     {_cut(line)}")
     if len(lines) > most_lines:
-        screen.line(f"     … {counted(len(lines) - most_lines, 'more line')}")
+        screen.line(f"     … {format_count(len(lines) - most_lines, 'more line')}")
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…"
 
 
-def _types(given: Sequence[str] | None) -> tuple[RecordType, ...]:
+def _parse_types(given: Sequence[str] | None) -> tuple[RecordType, ...]:
     wanted = set(given or ())
     unknown = wanted - set(RECORD_TYPES)
     if unknown:
@@ -293,7 +293,7 @@ def _types(given: Sequence[str] | None) -> tuple[RecordType, ...]:
     return tuple(each for each in RECORD_TYPES if each in wanted)
 
 
-def _checked(limit: int, most: int | None) -> int:
+def _check_limit(limit: int, most: int | None) -> int:
     if limit < 1 or (most is not None and limit > most):
         raise ConfigError(f"--limit {limit} is not " + ("positive" if most is None else f"1 to {most}"))
     return limit
@@ -331,13 +331,13 @@ def forget(  # noqa: PLR0913 - each option is a parameter
     chosen = Selection(ids=tuple(ids or ()), path=path, tree_id=tree)
     if not chosen.to_wire():
         raise ConfigError("name what is to be forgotten with --id, --path or --tree")
-    if not yes and (as_json or not _at_terminal()):
+    if not yes and (as_json or not _is_at_terminal()):
         raise ConfigError(
             "no terminal to confirm this at, so nothing was removed; give --yes to forget without asking"
         )
     place = MemoryPlace.of(workspace, state_dir, uri)
-    found = asyncio.run(_found(place, chosen))
-    if found and not yes and not _agrees(screen, found):
+    found = asyncio.run(_find_records(place, chosen))
+    if found and not yes and not _confirm(screen, found):
         screen.line("nothing forgotten")
         return KEPT
     # exactly what was shown: more may have come since
@@ -345,11 +345,11 @@ def forget(  # noqa: PLR0913 - each option is a parameter
     if as_json:
         screen.raw(dump_json({"uri": place.uri, "forgotten": list(ids)}))
     else:
-        screen.line(f"{counted(len(ids), 'record')} forgotten")
+        screen.line(f"{format_count(len(ids), 'record')} forgotten")
     return 0
 
 
-async def _found(place: MemoryPlace, chosen: Selection) -> list[MemoryRecord]:
+async def _find_records(place: MemoryPlace, chosen: Selection) -> list[MemoryRecord]:
     async with await place.open_to_forget() as store:  # says at once where a runtime writes it
         return await store.select(chosen, None, _MOST)
 
@@ -361,15 +361,15 @@ async def _forget(place: MemoryPlace, chosen: Selection) -> list[str]:
     return forgotten
 
 
-def _agrees(screen: RichScreen, found: Sequence[MemoryRecord]) -> bool:
+def _confirm(screen: RichScreen, found: Sequence[MemoryRecord]) -> bool:
     show_records(screen, found[:_SHOWN])
     if len(found) > _SHOWN:
         screen.line(f"… and {len(found) - _SHOWN:,} more")
-    screen.line(f"forget {counted(len(found), 'record')}? [y/N]")
+    screen.line(f"forget {format_count(len(found), 'record')}? [y/N]")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _at_terminal() -> bool:
+def _is_at_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -405,12 +405,12 @@ def export(
         asyncio.run(_write(place, sys.stdout.buffer))
         return 0
     path = Path(file).expanduser().absolute()
-    with private_file(path) as out:
+    with open_private_file(path) as out:
         told = asyncio.run(_write(place, out))
     if as_json:
         screen.raw(dump_json({"uri": place.uri, "file": str(path), **asdict(told)}))
     else:
-        screen.line(f"{_moved_text(told)} exported to {path}")
+        screen.line(f"{_describe_moved(told)} exported to {path}")
     return 0
 
 
@@ -441,31 +441,31 @@ def import_(
         async with await LanceMemoryStore.open(place.uri, made) as store:
             return await import_export(store, data, file)
 
-    with _opened(file) as data:
+    with _open_export(file) as data:
         check_export(data, file)  # before a store is made for it
         data.seek(0)
         told = asyncio.run(take_in(data))
     if as_json:
         screen.raw(dump_json({"uri": place.uri, **asdict(told)}))
     else:
-        screen.line(f"{_moved_text(told)} imported, {counted(told.added, 'record')} of them new")
+        screen.line(f"{_describe_moved(told)} imported, {format_count(told.added, 'record')} of them new")
     return 0
 
 
-def _moved_text(told: Exported | Imported) -> str:
-    return f"{counted(told.records, 'record')} and {counted(told.finished, 'finished tree')}"
+def _describe_moved(told: Exported | Imported) -> str:
+    return f"{format_count(told.records, 'record')} and {format_count(told.finished, 'finished tree')}"
 
 
 async def _write(place: MemoryPlace, out: BinaryIO) -> Exported:
     async with await place.read() as store:
         batches = (part.records async for part in store.parts())
         identity = await place.identity() or ""
-        trees = store.finished_trees()
-        return await write_export(batches, trees, out, embedder=identity, at_ms=machine_ms())
+        trees = store.list_finished_trees()
+        return await write_export(batches, trees, out, embedder=identity, at_ms=read_machine_ms())
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[BinaryIO]:
+def _open_export(file: str) -> Iterator[BinaryIO]:
     """Open an export so that it can be read twice."""
     if file != STREAM:
         with Path(file).expanduser().open("rb") as data:
@@ -496,10 +496,10 @@ def reindex(
         MemoryFailed: the store does not exist, or the embedder failed.
     """
     place = MemoryPlace.of(workspace, state_dir, uri)
-    done = asyncio.run(reindex_store(place.uri, embedder_named(embedder)))
+    done = asyncio.run(reindex_store(place.uri, load_embedder(embedder)))
     if as_json:
         screen.raw(dump_json({"uri": place.uri, **asdict(done)}))
     else:
-        records = counted(done.records, "record")
+        records = format_count(done.records, "record")
         screen.line(f"{records} in {place.uri} embedded by {done.after}, before by {done.before}")
     return 0

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sessiontree import ConfigError, Configuration, ProviderModel
-from sessiontree.api.agents.model_choice import models_of
+from sessiontree.api.agents.model_choice import resolve_models
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.models.providers.provider_model import PROVIDERS, Provider
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 LOCAL_MODEL = "local:smollm2"
 _NOWHERE = "http://localhost"
@@ -62,15 +62,15 @@ def models(screen: RichScreen, *, config: Path | None, as_json: bool) -> int:
     Raises:
         ConfigError: the configuration can't be used.
     """
-    configured = _configured(Configuration.load(config))
-    rows = [_row(provider) for provider in PROVIDERS.values()]
+    configured = _list_configured(Configuration.load(config))
+    rows = [_build_row(provider) for provider in PROVIDERS.values()]
     rows.append(ModelRow(LOCAL_MODEL, "openai", _can_be_made(LOCAL_MODEL), (), False, False, ""))
     if as_json:
         members = {"models": [asdict(row) for row in rows], "configured": [asdict(row) for row in configured]}
         screen.raw(dump_json(members))
         return 0
     header = ("models", "extra", "installed", "key", "address")
-    screen.table(header, [_cells(row) for row in rows])
+    screen.table(header, [_format_cells(row) for row in rows])
     if configured:
         screen.line("")
         shown = [
@@ -84,11 +84,13 @@ def models(screen: RichScreen, *, config: Path | None, as_json: bool) -> int:
             for row in configured
         ]
         screen.table(("configured", "model", "address", "key", "usable"), shown)
-    screen.line(f"a model that needs no key: {LOCAL_MODEL}; to install an extra, {how_to_install('EXTRA')}")
+    screen.line(
+        f"a model that needs no key: {LOCAL_MODEL}; to install an extra, {explain_installation('EXTRA')}"
+    )
     return 0
 
 
-def _configured(configuration: Configuration) -> list[ConfiguredRow]:
+def _list_configured(configuration: Configuration) -> list[ConfiguredRow]:
     first = next(iter(configuration.model), None)
     found = []
     for name, entry in configuration.models.items():
@@ -102,7 +104,7 @@ def _configured(configuration: Configuration) -> list[ConfiguredRow]:
     return found
 
 
-def _row(provider: Provider) -> ModelRow:
+def _build_row(provider: Provider) -> ModelRow:
     return ModelRow(
         f"{provider.name}:…",
         provider.extra,
@@ -124,13 +126,13 @@ def _is_installed(provider: Provider) -> bool:
 
 def _can_be_made(name: str) -> bool:
     try:
-        models_of(name, None, {})
+        resolve_models(name, None, {})
     except ConfigError:
         return False
     return True
 
 
-def _cells(row: ModelRow) -> tuple[str, ...]:
+def _format_cells(row: ModelRow) -> tuple[str, ...]:
     variables = " or ".join(row.key_variables)
     key = f"{variables}: {'set' if row.has_key else 'not set' if row.needs_key else 'not needed'}"
     return (

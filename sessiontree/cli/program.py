@@ -10,13 +10,13 @@ from pathlib import Path
 from sessiontree import ConfigError, Configuration
 from sessiontree.api.agents.front_matter import Malformed
 from sessiontree.api.programs.program_check import ProgramFit, check_program
-from sessiontree.api.programs.program_files import SUFFIX, program_in, read_programs
+from sessiontree.api.programs.program_files import SUFFIX, load_program, read_programs
 from sessiontree.api.programs.program_signature import UnfitProgram
-from sessiontree.api.programs.program_text import file_text
+from sessiontree.api.programs.program_text import build_file_text
 from sessiontree.api.stored.journaled_trees import StoredFacts
-from sessiontree.cli.configured_tree import checked_workspace, load_configuration, mode_of
-from sessiontree.cli.screen import FAILED, RichScreen, counted
-from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
+from sessiontree.cli.configured_tree import check_workspace, load_configuration, parse_mode
+from sessiontree.cli.screen import FAILED, RichScreen, format_count
+from sessiontree.cli.tree import complete_tree_id, find_journal, find_state_dir
 from sessiontree.contracts.facts.session_facts import ProgramAdvanced, ProgramStarted
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.programs import SAVED_NAME
@@ -90,10 +90,10 @@ def check(  # noqa: PLR0913 - each is an option of the command
     """
     if kind not in set(SessionKind):
         raise ConfigError(f"--kind {kind!r} is not one of {', '.join(SessionKind)}")
-    mode = mode_of(approve)
-    root = checked_workspace(workspace)
+    mode = parse_mode(approve)
+    root = check_workspace(workspace)
     try:
-        saved = program_in(file)
+        saved = load_program(file)
     except Malformed as error:
         if as_json:
             screen.raw(dump_json({"fits": False, "faults": str(error.refused)}))
@@ -119,7 +119,7 @@ def _show_fit(screen: RichScreen, saved: SavedText, fit: ProgramFit) -> None:
         screen.line(line)
     if fit.offer:
         screen.line(f"not offered yet: {fit.offer}")
-    said, needs = "fits" if fit.fits else "does not fit", counted(len(fit.tools), "tool")
+    said, needs = "fits" if fit.fits else "does not fit", format_count(len(fit.tools), "tool")
     screen.line(f"{saved.name} {said} a {fit.kind} of agent {fit.agent!r}; it needs {needs}")
 
 
@@ -146,11 +146,11 @@ def save(  # noqa: PLR0913 - each is an option of the command
         raise ConfigError(f"NAME {name!r} may have 64 lower-case letters, digits and '_', a letter first")
     place = Configuration.load(config).programs_folder / f"{name}{SUFFIX}"
     given = find_state_dir(workspace, state_dir)
-    tree_id = whole_tree_id(given, tree)
-    started, tools = _recorded(find_journal(given, tree_id), tree_id, session, call)
+    tree_id = complete_tree_id(given, tree)
+    started, tools = _find_recorded(find_journal(given, tree_id), tree_id, session, call)
     said = description or f"Saved from call {call} of {session}, tree {tree_id}."
     try:
-        text = file_text(name, started.call.arguments, started.source, tools, said)
+        text = build_file_text(name, started.call.arguments, started.source, tools, said)
     except UnfitProgram as error:
         raise ConfigError(f"the program of call {call} can't be saved: {error.reason}") from None
     except Malformed as error:
@@ -160,7 +160,9 @@ def save(  # noqa: PLR0913 - each is an option of the command
     return 0
 
 
-def _recorded(place: Path, tree_id: str, session: str, call: str) -> tuple[ProgramStarted, tuple[str, ...]]:
+def _find_recorded(
+    place: Path, tree_id: str, session: str, call: str
+) -> tuple[ProgramStarted, tuple[str, ...]]:
     """Return the fact of a program's beginning, and the names of the tools that it called."""
     found: ProgramStarted | None = None
     keys: list[str] = []

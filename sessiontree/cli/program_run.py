@@ -18,10 +18,10 @@ from sessiontree import (
 from sessiontree.api.programs.program_files import read_programs
 from sessiontree.api.programs.program_grants import grant_program
 from sessiontree.api.runtime.runtime_options import BackendName
-from sessiontree.cli.configured_tree import checked_workspace, load_configuration, tree_options
-from sessiontree.cli.run import TYPED, TaskRun, terminal_channel
+from sessiontree.cli.configured_tree import check_workspace, load_configuration, tree_options
+from sessiontree.cli.run import TYPED, TaskRun, make_terminal_channel
 from sessiontree.cli.screen import RichScreen
-from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.settings.settings import suggest_names
 from sessiontree.contracts.tools.program_tool import SavedProgram, SavedText
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.compiled import compile_tool
@@ -58,10 +58,10 @@ def run_program(  # noqa: PLR0913 - each is an option of the command
     """
     named = {"a task": task, "--tools": tools, "--result-schema": result_schema, "--attach": attach}
     _check_alone(program, [name for name, value in named.items() if value])
-    root = checked_workspace(workspace)
+    root = check_workspace(workspace)
     configured = load_configuration(config, root)
-    saved = saved_called(configured, program or "")
-    given = inputs_for(saved, inputs or ())
+    saved = find_saved(configured, program or "")
+    given = parse_inputs(saved, inputs or ())
     options = tree_options(
         configured, model=model, agent=agent, approve=approve, max_cost=max_cost, needs_model=False
     )
@@ -70,7 +70,7 @@ def run_program(  # noqa: PLR0913 - each is an option of the command
     tree = SessionTree(
         root,
         **options,
-        channel=terminal_channel(progress, as_json),
+        channel=make_terminal_channel(progress, as_json),
         state_dir=state_dir,
         backend=backend,
         purpose=f"{TYPED}program {saved.name}",
@@ -92,7 +92,7 @@ def _check_alone(program: str | None, others: Sequence[str]) -> None:
         raise ConfigError(f"--program and {others[0]} are given; a program takes --input name=value alone")
 
 
-def saved_called(configured: Configuration, name: str) -> SavedText:
+def find_saved(configured: Configuration, name: str) -> SavedText:
     """Return the saved program of a name.
 
     Raises:
@@ -104,11 +104,13 @@ def saved_called(configured: Configuration, name: str) -> SavedText:
         if file.path.stem == name:
             raise ConfigError(f"--program {name!r} can't be used: {file}")
     if name not in found:
-        raise ConfigError(f"--program: no program {name!r} is saved in {folder}; {suggestion(name, found)}")
+        raise ConfigError(
+            f"--program: no program {name!r} is saved in {folder}; {suggest_names(name, found)}"
+        )
     return found[name]
 
 
-def inputs_for(saved: SavedText, given: Sequence[str]) -> dict[str, JsonValue]:
+def parse_inputs(saved: SavedText, given: Sequence[str]) -> dict[str, JsonValue]:
     """Return the inputs of a saved program from ``name=value`` options.
 
     A value is JSON where it parses; where the parameter takes text and no such JSON, it is the text.
@@ -126,7 +128,7 @@ def inputs_for(saved: SavedText, given: Sequence[str]) -> dict[str, JsonValue]:
         texts[name] = value
     properties = saved.parameters["properties"]
     schemas: dict[str, Any] = properties if isinstance(properties, dict) else {}
-    values = {name: _value_in(text, schemas.get(name)) for name, text in texts.items()}
+    values = {name: _parse_value(text, schemas.get(name)) for name, text in texts.items()}
     try:
         _, final = compile_tool(SavedProgram(saved)).validate(values)
     except ValidationError as error:
@@ -135,22 +137,22 @@ def inputs_for(saved: SavedText, given: Sequence[str]) -> dict[str, JsonValue]:
     return final
 
 
-def _value_in(text: str, schema: object) -> JsonValue:
+def _parse_value(text: str, schema: object) -> JsonValue:
     try:
         value: JsonValue = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    takes = _types_in(schema)
+    takes = _find_types(schema)
     return text if "string" in takes and _type_of(value) not in takes else value
 
 
-def _types_in(schema: object) -> set[str]:
+def _find_types(schema: object) -> set[str]:
     """Return the JSON types that a parameter takes; a type that includes whole numbers names both."""
     if not isinstance(schema, dict):
         return set()
     found = {str(schema["type"])} if "type" in schema else {_type_of(each) for each in schema.get("enum", ())}
     for each in schema.get("anyOf", ()):
-        found |= _types_in(each)
+        found |= _find_types(each)
     return found | ({"integer"} if "number" in found else set())
 
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sessiontree.api.stored.journaled_trees import replay_tree
-from sessiontree.cli.screen import RichScreen, counted
-from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
+from sessiontree.cli.screen import RichScreen, format_count
+from sessiontree.cli.tree import complete_tree_id, find_journal, find_state_dir
 from sessiontree.contracts.errors import TreeNotFound
 from sessiontree.contracts.reports.replay_report import ReplayDifference, ReplayReport
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
@@ -31,7 +31,7 @@ def replay(
     """
     given = find_state_dir(path, state_dir)
     try:
-        tree_id = whole_tree_id(given, tree_id)
+        tree_id = complete_tree_id(given, tree_id)
         place = find_journal(given, tree_id)
         report = replay_tree(place, tree_id)
     except TreeNotFound as error:
@@ -47,7 +47,7 @@ def replay(
 
 
 def _show(screen: RichScreen, report: ReplayReport) -> None:
-    read = counted(report.facts, "fact")
+    read = format_count(report.facts, "fact")
     if not report.is_decided:
         screen.line(
             f"tree {report.tree_id}: {read} of another release ({report.release}) can be read; its rules are "
@@ -70,9 +70,9 @@ def _show_difference(screen: RichScreen, found: ReplayDifference) -> None:
     screen.line(
         f"first difference: {what} of {where}{f', {found.field}' if found.field else ''}: {found.reason}"
     )
-    screen.line(f"  expected: {_value(found.expected)}")
-    screen.line(f"  found:    {_value(found.found)}")
+    screen.line(f"  expected: {_format_value(found.expected)}")
+    screen.line(f"  found:    {_format_value(found.found)}")
 
 
-def _value(value: JsonValue) -> str:
+def _format_value(value: JsonValue) -> str:
     return cut_line(dump_json(value), _VALUE_CHARS)

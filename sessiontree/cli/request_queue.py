@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from sessiontree.channels.question_text import item_text, parse_line, prompt_text, question_heading
-from sessiontree.channels.safe_text import approval_text, question_text, refuse_always
+from sessiontree.channels.question_text import format_heading, format_item, format_prompt, parse_line
+from sessiontree.channels.safe_text import format_approval, format_question, refuse_always
 from sessiontree.channels.terminal import LATER
 from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.recorded.questions import (
@@ -36,7 +36,7 @@ class NoAnswer(NamedTuple):
     """A line that was meant for a request but is not an answer, or not the whole of one."""
 
 
-def id_of(asked: Asked) -> str:
+def get_id(asked: Asked) -> str:
     """Return the id by which a request or a question is answered."""
     return asked.question_id if isinstance(asked, QuestionRequest) else asked.request_id
 
@@ -71,7 +71,7 @@ class RequestQueue:
 
     def add(self, tree_id: str, request: Asked) -> None:
         """Add a request or a question; a known one is not asked twice."""
-        self._waiting.setdefault((tree_id, id_of(request)), request)
+        self._waiting.setdefault((tree_id, get_id(request)), request)
         self._show()
 
     def withdraw(self, tree_id: str, request_id: str, why: str) -> None:
@@ -81,7 +81,7 @@ class RequestQueue:
             return  # it was decided from here
         withdrawn = self._waiting.pop(key, None)
         if withdrawn is not None and self._shown == key:
-            self._late = self._due(withdrawn)
+            self._late = self._find_due(withdrawn)
             self._shown = None
             self._given = []
             self._say(f"(the question was withdrawn: {why})")
@@ -101,7 +101,9 @@ class RequestQueue:
             return NoAnswer()
         key, request = self._shown, self._waiting[self._shown]
         answer = (
-            self._reply(request, line) if isinstance(request, QuestionRequest) else _decision(request, line)
+            self._reply(request, line)
+            if isinstance(request, QuestionRequest)
+            else _parse_decision(request, line)
         )
         if isinstance(answer, str):
             if answer:
@@ -119,9 +121,9 @@ class RequestQueue:
         self._given.append(answer)
         if len(self._given) == len(question.items):
             return QuestionReply(tuple(self._given))
-        return item_text(question.items[len(self._given)])
+        return format_item(question.items[len(self._given)])
 
-    def _due(self, asked: Asked) -> Asked:
+    def _find_due(self, asked: Asked) -> Asked:
         """Return what was on the screen of it: of several questions the first that has no answer."""
         if not isinstance(asked, QuestionRequest):
             return asked
@@ -144,14 +146,14 @@ class RequestQueue:
     def _leave(self) -> None:
         """Go on to the next request: this one stays open, and is not asked about here again."""
         if self._shown is not None:
-            self._say(f"(left open: {id_of(self._waiting.pop(self._shown))})")
+            self._say(f"(left open: {get_id(self._waiting.pop(self._shown))})")
         self._shown = None
         self._given = []
         self._show()
 
     def settle(self, answered: AnsweredLine) -> None:
         """Go on to the next request: this one's answer was given."""
-        self._waiting.pop((answered.tree_id, id_of(answered.request)), None)
+        self._waiting.pop((answered.tree_id, get_id(answered.request)), None)
         self._answered = None
         self._show()
 
@@ -163,24 +165,26 @@ class RequestQueue:
         for line in request_text(request, self._shown[0] if self._names_tree else None):
             self._say(line)
         if isinstance(request, QuestionRequest):
-            self._say(item_text(request.items[0]))
+            self._say(format_item(request.items[0]))
         self._ask()
 
     def _ask(self) -> None:
         if self._shown is not None:
             asked = self._waiting[self._shown]
             prompt = (
-                prompt_text(self._item(asked)) if isinstance(asked, QuestionRequest) else question_text(asked)
+                format_prompt(self._get_item(asked))
+                if isinstance(asked, QuestionRequest)
+                else format_question(asked)
             )
             self._say(prompt.rstrip())
 
-    def _item(self, question: QuestionRequest) -> QuestionItem:
+    def _get_item(self, question: QuestionRequest) -> QuestionItem:
         return question.items[len(self._given)]
 
 
 def request_text(request: Asked, tree_id: str | None = None) -> list[str]:
     """Return the text a person decides on, or who asks a question; the tree is named where it is given."""
-    text = question_heading(request) if isinstance(request, QuestionRequest) else approval_text(request)
+    text = format_heading(request) if isinstance(request, QuestionRequest) else format_approval(request)
     lines = text.split("\n")
     return lines if tree_id is None else [*lines, f"  tree:      {tree_id}"]
 
@@ -195,7 +199,7 @@ def parse_answer(line: str) -> ApprovalAnswer | None:
     return None
 
 
-def _decision(request: ApprovalRequest, line: str) -> ApprovalAnswer | str:
+def _parse_decision(request: ApprovalRequest, line: str) -> ApprovalAnswer | str:
     """Return the answer that a line gives to a request; else what to say about the line."""
     answer = parse_answer(line)
     problem = refuse_always(request, answer)

@@ -11,14 +11,20 @@ from sessiontree import ConfigError, SessionTree
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.chat import PURPOSE as CHAT
 from sessiontree.cli.configured_tree import find_app, load_configuration
-from sessiontree.cli.connect import live_trees
-from sessiontree.cli.run import ATTACHED, PURPOSE, TYPED, TaskRun, terminal_channel
+from sessiontree.cli.connect import list_live_trees
+from sessiontree.cli.run import ATTACHED, PURPOSE, TYPED, TaskRun, make_terminal_channel
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, place_option, whole_tree_id
+from sessiontree.cli.tree import (
+    complete_tree_id,
+    find_journal,
+    find_newest_tree,
+    find_state_dir,
+    place_option,
+)
 from sessiontree.contracts.facts.tree_config import TreeSummary
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_config
-from sessiontree.runtime.replay.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import list_summaries
 
 _RUNS = (PURPOSE, TYPED, ATTACHED)
 _SURVEY = "survey to "
@@ -60,9 +66,9 @@ def resume(  # noqa: PLR0913 - each option is a parameter
     if named is not None and path is None and _is_directory(named):
         path, named = Path(named), None
     place = find_state_dir(path, state_dir)
-    tree_id = _newest_left(place) if named is None else whole_tree_id(place, named)
+    tree_id = _find_newest_left(place) if named is None else complete_tree_id(place, named)
     with Journal.open(find_journal(place, tree_id), read_only=True) as journal:
-        tree_id = newest_tree(journal, place) if tree_id is None else tree_id
+        tree_id = find_newest_tree(journal, place) if tree_id is None else tree_id
         left = read_config(journal.row0(tree_id))
         last_seq = next(row.last_seq for row in journal.trees() if row.tree_id == tree_id)
     if left.purpose == CHAT:
@@ -74,12 +80,12 @@ def resume(  # noqa: PLR0913 - each option is a parameter
     task_run = TaskRun(screen, progress, place, as_json=False, known_seq=last_seq, config=config)
     app = find_app(load_configuration(config, Path(left.workspace)), left.model, model)
 
-    async def opened() -> SessionTree:
-        channel = terminal_channel(progress, False)
+    async def open_tree() -> SessionTree:
+        channel = make_terminal_channel(progress, False)
         return await SessionTree.resume(tree_id, app, channel=channel, state_dir=place, backend=backend)
 
     task_run.task = left.purpose.removeprefix(PURPOSE)
-    return task_run.carry_out(opened, task_run.go_on)
+    return task_run.carry_out(open_tree, task_run.go_on)
 
 
 def _is_directory(named: str) -> bool:
@@ -89,14 +95,14 @@ def _is_directory(named: str) -> bool:
         return False
 
 
-def _newest_left(place: Path) -> str | None:
+def _find_newest_left(place: Path) -> str | None:
     """Return the id of the newest unfinished tree that a command can continue; None where no tree ran yet.
 
     Raises:
         ConfigError: no tree can be continued; says what exists.
     """
-    trees = summaries_of(place)
-    live = asyncio.run(live_trees(place)) if trees else frozenset[str]()
+    trees = list_summaries(place)
+    live = asyncio.run(list_live_trees(place)) if trees else frozenset[str]()
     left = [tree for tree in trees if tree.outcome is None or not tree.outcome.is_final]
     ours = [
         tree
@@ -107,22 +113,23 @@ def _newest_left(place: Path) -> str | None:
         return ours[-1].tree_id
     if not trees:
         return None
-    raise ConfigError(f"no tree here can be resumed: {_what_is_there(left, live)}")
+    raise ConfigError(f"no tree here can be resumed: {_describe_left(left, live)}")
 
 
-def _what_is_there(left: Sequence[TreeSummary], live: frozenset[str]) -> str:
+def _describe_left(left: Sequence[TreeSummary], live: frozenset[str]) -> str:
     open_now = [tree.tree_id for tree in left if tree.tree_id in live]
     others = [tree.tree_id for tree in left if tree.tree_id not in live]
     if others:
         return (
-            f"those left open ({_few(others)}) are chats or trees of programs; go on with sessiontree chat "
+            f"those left open ({_list_few(others)}) are chats or trees of programs; go on with "
+            "sessiontree chat "
             "--tree and --model, or with SessionTree.resume in the program"
         )
     if open_now:
-        return f"a program has {_few(open_now)} open; talk to it with sessiontree chat"
+        return f"a program has {_list_few(open_now)} open; talk to it with sessiontree chat"
     return "each has ended; sessiontree tree --list shows them"
 
 
-def _few(ids: Sequence[str]) -> str:
+def _list_few(ids: Sequence[str]) -> str:
     shown = ", ".join(ids[-3:])
     return shown if len(ids) <= 3 else f"{shown} and {len(ids) - 3:,} more"

@@ -44,13 +44,13 @@ from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.attachments import Attachments, read_attachments
 from sessiontree.cli.changes import LiveChanges, TreeWatch
-from sessiontree.cli.configured_tree import checked_workspace, load_configuration, spare_tools, tree_options
+from sessiontree.cli.configured_tree import check_workspace, load_configuration, spare_tools, tree_options
 from sessiontree.cli.reply_text import ReplyText
 from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChannel
 from sessiontree.cli.serve import serve_page
 from sessiontree.cli.tree import place_option
 from sessiontree.contracts.values.jsonable import dump_json
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import read_fact
 from sessiontree.schema.result import compile_result
 
@@ -108,27 +108,27 @@ def run(  # noqa: PLR0913 - each option is a parameter
     Raises:
         SessionTreeError: it can't begin; nothing was changed.
     """
-    task = _checked_task(task)
-    root, schema = checked_workspace(workspace), _schema_in(result_schema)
+    task = _check_task(task)
+    root, schema = check_workspace(workspace), _load_schema(result_schema)
     options = tree_options(
         load_configuration(config, root), model=model, agent=agent, approve=approve, max_cost=max_cost
     )
     if tools is None:
         spare_tools(options)
     else:
-        options["agents"] = _with_tools(options["agents"], options["agent"], tools)
+        options["agents"] = _select_tools(options["agents"], options["agent"], tools)
     attached = read_attachments(attach or (), options["agents"], options["agent"])
     if schema is not None and attached.images:
         raise ConfigError(
             "--attach: an image can't go along with --result-schema; attach text, or leave it out"
         )
     beginning = TYPED if schema is not None else ATTACHED if attached != Attachments() else PURPOSE
-    message = attached.added_to(task)
+    message = attached.add_to(task)
     progress = RichScreen(sys.stderr, is_quiet=quiet or as_json)
     tree = SessionTree(
         root,
         **options,
-        channel=terminal_channel(progress, as_json),
+        channel=make_terminal_channel(progress, as_json),
         state_dir=state_dir,
         backend=backend,
         purpose=f"{beginning}{task[:_TASK_CHARS]}",
@@ -143,7 +143,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
     return task_run.carry_out(tree.start, order)
 
 
-def _checked_task(task: str | None) -> str:
+def _check_task(task: str | None) -> str:
     if task is None or not task.strip():
         raise ConfigError("the task is empty; say what is to be done")
     if any("\ud800" <= letter <= "\udfff" for letter in task):
@@ -151,7 +151,7 @@ def _checked_task(task: str | None) -> str:
     return task
 
 
-def _with_tools(agents: Mapping[str, AgentSpec], main: str, tools: str) -> dict[str, AgentSpec]:
+def _select_tools(agents: Mapping[str, AgentSpec], main: str, tools: str) -> dict[str, AgentSpec]:
     """Return the agents, each with those of its tools that an option names.
 
     Raises:
@@ -172,7 +172,7 @@ def _with_tools(agents: Mapping[str, AgentSpec], main: str, tools: str) -> dict[
     }
 
 
-def _schema_in(path: Path | None) -> Mapping[str, Any] | None:
+def _load_schema(path: Path | None) -> Mapping[str, Any] | None:
     if path is None:
         return None
     try:
@@ -188,10 +188,10 @@ def _schema_in(path: Path | None) -> Mapping[str, Any] | None:
     return schema
 
 
-def terminal_channel(progress: RichScreen, as_json: bool) -> HumanChannel:
+def make_terminal_channel(progress: RichScreen, as_json: bool) -> HumanChannel:
     """Return Main's channel: whoever is at the terminal; lines of JSON say themselves what tools say."""
     terminal = TerminalChannel(sys.stdin if sys.stdin is not None else io.StringIO(), sys.stderr)
-    return YieldingChannel(terminal, nullcontext) if as_json else progress.shared_with(terminal)
+    return YieldingChannel(terminal, nullcontext) if as_json else progress.share_with(terminal)
 
 
 @dataclass(slots=True)
@@ -233,7 +233,7 @@ class TaskRun:
             code, status, why = FAILED, "failed", f"{type(error).__name__}: {error}"
         again = None
         if self.tree_id is not None and not self.is_over:
-            again = self._again(self.tree_id)
+            again = self._build_resume_command(self.tree_id)
         if self.as_json:
             self._tell_result(SessionResult(SessionStatus.FAILED, ""), Usage(), status, why, again)
         else:
@@ -241,7 +241,7 @@ class TaskRun:
             sys.stderr.write(f"{make_visible(end)}\n")
         return code
 
-    def _again(self, tree_id: str) -> str:
+    def _build_resume_command(self, tree_id: str) -> str:
         """Return the command that continues the tree; programs read a complete one, people a short one."""
         place = place_option(self.state_dir)
         if not self.as_json and not place and self.config is None:
@@ -274,7 +274,7 @@ class TaskRun:
                 raise SessionFailed("main", "it was interrupted before it had its task; run it again")
             return await self.ask(tree, self.task)
         while self._watch is None or self._watch.tree.last_seq < self.known_seq:
-            await self._next_fact()
+            await self._await_next_fact()
         if self._held is not None and not _is_reply(tree, self._held):
             return await self.ask(tree, _GO_ON)
         return await self._answer(tree)
@@ -287,12 +287,12 @@ class TaskRun:
                 busy = main.status is SessionStatus.ACTIVE or main.children or main.pending_approvals
                 if not busy:
                     break
-            await self._next_fact()
+            await self._await_next_fact()
         if not _is_reply(tree, self._held):
             raise SessionFailed("main", self._held.summary)
         return self._held
 
-    async def _next_fact(self) -> None:
+    async def _await_next_fact(self) -> None:
         self._news.clear()
         await self._news.wait()
 
@@ -302,7 +302,7 @@ class TaskRun:
             self._tell_begin(tree)
             say = self.progress.line
             async with serve_page(tree.state_dir, tree.tree_id, say, is_wanted=self.has_page):
-                result, usage, heard = await self._work(tree, order)
+                result, usage, heard = await self._run_tree(tree, order)
         self.is_over = True
         failed = result.status is not SessionStatus.COMPLETED
         if self.as_json:
@@ -318,11 +318,11 @@ class TaskRun:
             self.progress.line(f"({result.status}: {tokens}; show it: sessiontree show{where})")
         return FAILED if failed else 0
 
-    async def _work(self, tree: SessionTree, order: Order) -> tuple[SessionResult[Any], Usage, str]:
+    async def _run_tree(self, tree: SessionTree, order: Order) -> tuple[SessionResult[Any], Usage, str]:
         """Return the result, what the tree used, and the last message that was shown as it came."""
         heard = ReplyText(self.progress.line)
         is_streamed = self.progress.is_live
-        async with self._watching(tree) as watch:
+        async with self._watch_tree(tree) as watch:
             self._watch = watch
             reader = tree.progress("main")
             tasks = [
@@ -354,7 +354,7 @@ class TaskRun:
         return result, usage, heard.last
 
     @asynccontextmanager
-    async def _watching(self, tree: SessionTree) -> AsyncIterator[TreeWatch]:
+    async def _watch_tree(self, tree: SessionTree) -> AsyncIterator[TreeWatch]:
         if self.as_json:
             yield TreeWatch(_drop)
             return
@@ -375,7 +375,7 @@ class TaskRun:
             await asyncio.sleep(0)
 
     def _note(self, record: JournalRecord) -> None:
-        kind = "" if record.session else kind_in(record.text)
+        kind = "" if record.session else read_kind(record.text)
         if kind in {"result_held", "session_reactivated"}:
             fact = read_fact(record.text)
             if fact.session == "main":

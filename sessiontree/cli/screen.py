@@ -24,10 +24,10 @@ from sessiontree.cli.live_view import LiveView, is_live_terminal
 from sessiontree.contracts.errors import SessionFailed, SessionTreeError, TreeNotFound
 from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.runtime.transport.progress import ProgressReader
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a number with what it counts: ``1 tree``, ``1,200 trees``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -123,16 +123,16 @@ class RichScreen:
             is_number = bool(rows) and all(_is_number(row[index]) for row in rows)
             table.add_column(name, justify="right" if is_number else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(Text(_cell(value)) for value in row))
+            table.add_row(*(Text(_format_cell(value)) for value in row))
         self._console.print(table)
         self._writes.flush()
 
-    def shared_with(self, channel: HumanChannel) -> HumanChannel:
+    def share_with(self, channel: HumanChannel) -> HumanChannel:
         """Return a channel that uses the terminal exclusively while it writes there."""
-        return YieldingChannel(channel, self.lent) if self.is_live else channel
+        return YieldingChannel(channel, self.lend) if self.is_live else channel
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
+    def lend(self) -> Iterator[None]:
         """Remove a live tree from the terminal while another writer uses it."""
         self._lent += 1
         if self._view is not None:
@@ -193,7 +193,7 @@ def _is_number(value: str | int) -> bool:
     return isinstance(value, int) or value.replace(",", "").replace(".", "").isdecimal()
 
 
-def _cell(value: str | int) -> str:
+def _format_cell(value: str | int) -> str:
     return f"{value:,}" if isinstance(value, int) else make_visible(value)
 
 
@@ -245,7 +245,7 @@ def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> i
             raise
         sys.stderr.write(
             f"sessiontree: {error.name} is not installed; this command needs the extra 'survey'; "
-            f"{how_to_install('survey')}\n"
+            f"{explain_installation('survey')}\n"
         )
         return UNUSABLE
     except (SessionTreeError, OSError) as error:

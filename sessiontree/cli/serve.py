@@ -13,11 +13,11 @@ from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.door import list_agents, make_conversations
 from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import find_state_dir, whole_tree_id
+from sessiontree.cli.tree import complete_tree_id, find_state_dir
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.doors.tokens import TokenFile
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 
 def serve(  # noqa: PLR0913 - each is an option of the command
@@ -47,12 +47,12 @@ def serve(  # noqa: PLR0913 - each is an option of the command
         JournalError: the tree that is named does not exist.
     """
     given = find_state_dir(path, state_dir)
-    page = "/" if tree_id is None else f"/t/{whole_tree_id(given, tree_id)}"
-    api = _doors(given, config, backend) if doors else None
-    serving = _server(given, host, port, certificate, key, token_file, api=api)
+    page = "/" if tree_id is None else f"/t/{complete_tree_id(given, tree_id)}"
+    api = _make_doors(given, config, backend) if doors else None
+    serving = _make_server(given, host, port, certificate, key, token_file, api=api)
 
-    def ready() -> None:
-        where = serving.new_address(page)
+    def on_ready() -> None:
+        where = serving.make_page_address(page)
         screen.line(f"open {where}")
         screen.line("the address lets one browser in, once; Ctrl-C ends the server, and no tree")
         if api is not None:
@@ -62,14 +62,14 @@ def serve(  # noqa: PLR0913 - each is an option of the command
             webbrowser.open(where)
 
     async def run() -> None:
-        async with _due_trees(screen, given, config, backend) if jobs else nullcontext():
-            await serving.run(ready)
+        async with _watch_due_trees(screen, given, config, backend) if jobs else nullcontext():
+            await serving.run(on_ready)
 
     asyncio.run(run())
     return 0
 
 
-def _doors(state_dir: Path, config: Path | None, backend: BackendName) -> Any:
+def _make_doors(state_dir: Path, config: Path | None, backend: BackendName) -> Any:
     """Return what programs with a token may ask.
 
     Raises:
@@ -90,7 +90,7 @@ def _doors(state_dir: Path, config: Path | None, backend: BackendName) -> Any:
     return make_set(doors)
 
 
-def _due_trees(
+def _watch_due_trees(
     screen: RichScreen, state_dir: Path, config: Path | None, backend: BackendName
 ) -> AbstractAsyncContextManager[None]:
     """Return the context in which trees at rest are resumed for their timed jobs."""
@@ -104,11 +104,11 @@ def _due_trees(
         )
     )
 
-    async def resumed(place: Path, left: TreeConfig) -> Any:
+    async def resume_tree(place: Path, left: TreeConfig) -> Any:
         app = find_app(load_configuration(config, Path(left.workspace)), left.model, None)
         return await tree_class.resume(left.tree_id, app, state_dir=place, backend=backend)
 
-    watched: AbstractAsyncContextManager[None] = make_due_trees(state_dir, resumed, screen.line).watched()
+    watched: AbstractAsyncContextManager[None] = make_due_trees(state_dir, resume_tree, screen.line).watched()
     return watched
 
 
@@ -130,10 +130,10 @@ async def serve_page(
     if not is_wanted:
         yield
         return
-    serving = _server(state_dir)
+    serving = _make_server(state_dir)
     running = asyncio.create_task(serving.run())
     try:
-        where = serving.new_address(f"/t/{tree_id}")
+        where = serving.make_page_address(f"/t/{tree_id}")
         say(f"page: {where}")
         await asyncio.to_thread(webbrowser.open, where)
         yield
@@ -142,7 +142,7 @@ async def serve_page(
         await asyncio.wait([running])
 
 
-def _server(state_dir: Path, *address: Any, api: Any = None) -> Any:
+def _make_server(state_dir: Path, *address: Any, api: Any = None) -> Any:
     """Return a server; the arguments are those of its address."""
     try:
         make_address, make_server = (
@@ -150,6 +150,6 @@ def _server(state_dir: Path, *address: Any, api: Any = None) -> Any:
         )
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"pages need the extra serve ({error.name} is missing): {how_to_install('serve')}"
+            f"pages need the extra serve ({error.name} is missing): {explain_installation('serve')}"
         ) from error
     return make_server(state_dir, make_address(*address), api)

@@ -6,12 +6,12 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
-from sessiontree.api.stored.folded_programs import folded_transcript
+from sessiontree.api.stored.folded_programs import fold_transcript
 from sessiontree.api.stored.journaled_trees import StoredFacts
-from sessiontree.api.stored.transcript import TranscriptStep, transcript_of
+from sessiontree.api.stored.transcript import TranscriptStep, build_transcript
 from sessiontree.cli.changes import FAILURE
-from sessiontree.cli.screen import RichScreen, counted
-from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
+from sessiontree.cli.screen import RichScreen, format_count
+from sessiontree.cli.tree import complete_tree_id, find_journal, find_newest_tree, find_state_dir
 from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.contracts.values.session_ids import MAIN
@@ -54,10 +54,10 @@ def show(
     if session is None and named is not None and (named == MAIN or named.startswith(f"{MAIN}/")):
         named, session = None, named
     given = find_state_dir(workspace, state_dir)
-    named = whole_tree_id(given, named)
+    named = complete_tree_id(given, named)
     place = find_journal(given, named)
     with Journal.open(place, read_only=True) as journal:
-        tree_id = newest_tree(journal, place) if named is None else named
+        tree_id = find_newest_tree(journal, place) if named is None else named
         config, state, _ = load_tree(journal, tree_id)
     if session is not None and session not in state.sessions:
         first = [name for name, _ in islice(state.sessions.items(), _NAMED)]
@@ -66,7 +66,7 @@ def show(
         raise SessionNotFound(session, f"tree {tree_id} has no such session; it has {known}{more}")
     with StoredFacts(place) as facts:
         records = facts.read(tree_id)
-        steps = list(transcript_of(records, session)) if as_json else folded_transcript(records, session)
+        steps = list(build_transcript(records, session)) if as_json else fold_transcript(records, session)
     if as_json:
         told = {
             "tree": tree_id,
@@ -83,7 +83,7 @@ def show(
     for step in steps:
         _show_step(screen, step)
     main = state.sessions[MAIN]
-    screen.line(f"({counted(len(steps), 'step')}; main is {main.status})")
+    screen.line(f"({format_count(len(steps), 'step')}; main is {main.status})")
     return 0
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.cli.door import given_rights
+from sessiontree.cli.door import parse_rights
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.doors.tokens import MAX_DAYS, DoorToken, TokenFile
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.timing.clock import read_machine_ms
 
 _SPAN: Final = re.compile(r"([1-9]\d{0,5})([hd])")
 _UNIT_MS: Final = {"h": 3_600_000, "d": 86_400_000}
@@ -44,14 +44,14 @@ def create(  # noqa: PLR0913 - each is an option of the command
     Raises:
         ConfigError: an option is wrong, or the token can't be kept.
     """
-    given = given_rights(tier, workspace, budget_usd=budget_usd, agents=agents, tools=tools, approve=approve)
+    given = parse_rights(tier, workspace, budget_usd=budget_usd, agents=agents, tools=tools, approve=approve)
     rights = given.model_copy(update={"per_minute": per_minute, "max_open": max_open})
     file = TokenFile(find_state_dir(None, state_dir))
-    now_ms = machine_ms()
+    now_ms = read_machine_ms()
     token = file.add(name, rights, now_ms, _end_of(expires, now_ms))
     made = file.find(token, now_ms)
     if as_json:
-        screen.raw(dump_json({"token": token, **_row(made)}))
+        screen.raw(dump_json({"token": token, **_build_row(made)}))
     else:
         screen.raw(token)
         screen.line("keep it: nothing shows it again; `sessiontree tokens revoke` ends it")
@@ -68,14 +68,14 @@ def show_list(screen: RichScreen, *, state_dir: Path | None, as_json: bool) -> i
     Raises:
         ConfigError: the file can't be read.
     """
-    found = [_row(each) for each in TokenFile(find_state_dir(None, state_dir)).all()]
+    found = [_build_row(each) for each in TokenFile(find_state_dir(None, state_dir)).all()]
     if as_json:
         screen.raw(dump_json({"tokens": found}))
     elif not found:
         screen.line("no tokens yet; make one with `sessiontree tokens create NAME`")
     else:
         names = ("id", "name", "state", "tier", "budget_usd", "workspace", "expires")
-        rows = [tuple(make_visible(_shown(row, name)) for name in names) for row in found]
+        rows = [tuple(make_visible(_format_member(row, name)) for name in names) for row in found]
         screen.table(names, rows)
     return 0
 
@@ -100,8 +100,8 @@ def _end_of(expires: str | None, now_ms: int) -> int | None:
     return now_ms + int(span[1]) * _UNIT_MS[span[2]]
 
 
-def _row(token: DoorToken) -> dict[str, object]:
-    state = token.refusal(machine_ms()).removeprefix("the token ").removeprefix("was ") or "active"
+def _build_row(token: DoorToken) -> dict[str, object]:
+    state = token.refusal(read_machine_ms()).removeprefix("the token ").removeprefix("was ") or "active"
     rights = token.rights.model_dump(mode="json")
     return {
         "id": token.token_id,
@@ -113,7 +113,7 @@ def _row(token: DoorToken) -> dict[str, object]:
     }
 
 
-def _shown(row: dict[str, object], name: str) -> str:
+def _format_member(row: dict[str, object], name: str) -> str:
     if name == "expires":
         at_ms = row["expires_at_ms"]
         return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d}" if isinstance(at_ms, int) else "never"

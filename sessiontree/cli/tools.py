@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sessiontree.api.configuration.plugins import InstalledTool, installed_tools
-from sessiontree.api.options.options import plugin_context, plugins_of, policy_of
-from sessiontree.api.runtime.paths import default_state_dir, workspace_root
+from sessiontree.api.configuration.plugins import InstalledTool, load_installed_tools
+from sessiontree.api.options.options import build_plugin_context, load_plugin_settings, load_policy
+from sessiontree.api.runtime.paths import get_default_state_dir, workspace_root
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.settings.settings import suggest_names
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.catalog import CATALOG, CatalogRow
-from sessiontree.policy.compiled import CompiledPolicy, Explanation, compiled
+from sessiontree.policy.compiled import CompiledPolicy, Explanation, compile_policy
 from sessiontree.policy.steps import Standing
-from sessiontree.programs.found import found_interpreter
-from sessiontree.runtime.rights.session_rights import tool_standing
+from sessiontree.programs.found import find_interpreter
+from sessiontree.runtime.rights.session_rights import make_tool_standing
 from sessiontree.schema.compiled import compile_tool
-from sessiontree.schema.dialect import Cleaned, dialect_named
+from sessiontree.schema.dialect import Cleaned, find_dialect
 
 
 def show_dialect(screen: RichScreen, name: str, installed: Iterable[InstalledTool], *, as_json: bool) -> None:
@@ -35,8 +35,8 @@ def show_dialect(screen: RichScreen, name: str, installed: Iterable[InstalledToo
     Raises:
         ConfigError: the dialect is unknown.
     """
-    dialect = dialect_named(name)
-    shown = {each.tool.name: compile_tool(each.tool).shown_in(dialect) for each in installed}
+    dialect = find_dialect(name)
+    shown = {each.tool.name: compile_tool(each.tool).clean_for(dialect) for each in installed}
     if as_json:
         tools = [
             {
@@ -49,7 +49,7 @@ def show_dialect(screen: RichScreen, name: str, installed: Iterable[InstalledToo
         ]
         screen.raw(dump_json({"dialect": dialect.name, "tools": tools}))
         return
-    rows = [row for tool, cleaned in sorted(shown.items()) for row in _rows(tool, cleaned)]
+    rows = [row for tool, cleaned in sorted(shown.items()) for row in _build_rows(tool, cleaned)]
     screen.table(("tool", "place", "keyword", "takes", "what was done"), rows)
     lossy = sum(cleaned.is_lossy for cleaned in shown.values())
     screen.line(
@@ -57,7 +57,7 @@ def show_dialect(screen: RichScreen, name: str, installed: Iterable[InstalledToo
     )
 
 
-def _rows(tool: str, cleaned: Cleaned) -> list[tuple[str, str, str, str, str]]:
+def _build_rows(tool: str, cleaned: Cleaned) -> list[tuple[str, str, str, str, str]]:
     told = [loss for loss in cleaned.losses if loss.effect != "same"]
     if not told:
         return [(tool, "", "", "the same", "")]
@@ -88,7 +88,7 @@ class _Asked:
             "warnings": list(self.policy.warnings),
         }
 
-    def row_to_json(self, row: CatalogRow) -> dict[str, Any]:
+    def convert_row(self, row: CatalogRow) -> dict[str, Any]:
         brought = self.installed.get(row.name)
         return {
             **row.to_json(),
@@ -137,15 +137,15 @@ def tools(  # noqa: PLR0913 - each is an option of the command
     if dialect is not None:
         if explain is not None:
             raise ConfigError("give --explain or --dialect, not both: they show different things")
-        show_dialect(screen, dialect, _installed("default", "", plugins), as_json=as_json)
+        show_dialect(screen, dialect, _list_installed("default", "", plugins), as_json=as_json)
         return 0
     if who["kind"] not in set(SessionKind):
         raise ConfigError(f"--kind {who['kind']!r} is not one of {', '.join(SessionKind)}")
     kind = SessionKind(who["kind"])
-    standing = tool_standing(kind, who["agent"], who["model"], who["group"], has_channel=channel)
-    has_interpreter = found_interpreter().is_ready
+    standing = make_tool_standing(kind, who["agent"], who["model"], who["group"], has_channel=channel)
+    has_interpreter = find_interpreter().is_ready
     standing = replace(standing, is_tainted=tainted, has_interpreter=has_interpreter, has_tool_search=False)
-    asked = _ask(standing, policy, _installed(standing.agent, standing.group, plugins))
+    asked = _ask(standing, policy, _list_installed(standing.agent, standing.group, plugins))
     if explain is not None:
         found = asked.policy.explain(explain, asked.standing)
         _check_known(asked, found.tool)
@@ -155,11 +155,11 @@ def tools(  # noqa: PLR0913 - each is an option of the command
     return 0
 
 
-def _installed(agent: str, group: str, plugins: Path | None) -> tuple[InstalledTool, ...]:
+def _list_installed(agent: str, group: str, plugins: Path | None) -> tuple[InstalledTool, ...]:
     """Return what distributions bring along, as they would for a tree over the working directory."""
     root = workspace_root(".")
-    context = plugin_context(root, [agent], None, group, default_state_dir(root))
-    return installed_tools(context, plugins_of(plugins))
+    context = build_plugin_context(root, [agent], None, group, get_default_state_dir(root))
+    return load_installed_tools(context, load_plugin_settings(plugins))
 
 
 def _ask(standing: Standing, file: Path | None, installed: tuple[InstalledTool, ...]) -> _Asked:
@@ -167,8 +167,8 @@ def _ask(standing: Standing, file: Path | None, installed: tuple[InstalledTool, 
     theirs = [row for row in ToolTable((each.tool for each in installed), plugins).rows if row.plugin]
     rows = (*(row for row in CATALOG if row.name not in plugins), *theirs)
     by_name = {each.tool.name: each for each in installed}
-    config = policy_of(file)
-    policy = compiled(rows, config)
+    config = load_policy(file)
+    policy = compile_policy(rows, config)
     if standing.kind is not SessionKind.WORKER:  # a leaf passes nothing on
         named = frozenset(config.delegates_by_agent.get(standing.agent, ()))
         standing = replace(standing, delegates=named - policy.decide(standing).kept)
@@ -183,7 +183,7 @@ def _check_known(asked: _Asked, name: str) -> None:
     """
     known = [row.name for row in asked.rows]
     if name not in known:
-        raise ConfigError(f"no tool is named {name!r}; {suggestion(name, known)}")
+        raise ConfigError(f"no tool is named {name!r}; {suggest_names(name, known)}")
 
 
 def _explain(screen: RichScreen, asked: _Asked, found: Explanation, *, as_json: bool) -> None:
@@ -201,7 +201,7 @@ def _show(screen: RichScreen, asked: _Asked, *, as_json: bool) -> None:
     if as_json:
         listed = [
             {
-                **asked.row_to_json(row),
+                **asked.convert_row(row),
                 "held": row.name in held,
                 "delegated": row.name in asked.standing.delegates,
             }
@@ -210,12 +210,12 @@ def _show(screen: RichScreen, asked: _Asked, *, as_json: bool) -> None:
         screen.raw(dump_json({**asked.to_json(), "tools": listed}))
         return
     header = ("tool", "section", "tier", "kinds", "needs", "profiles", "flags", "also called", "of", "held")
-    screen.table(header, [_cells(asked, row, held) for row in asked.rows])
+    screen.table(header, [_format_cells(asked, row, held) for row in asked.rows])
     screen.line(f"a {asked.standing.kind} of agent {asked.standing.agent!r} holds {len(held)} of them")
     _warn(screen, asked)
 
 
-def _cells(asked: _Asked, row: CatalogRow, held: set[str]) -> tuple[str, ...]:
+def _format_cells(asked: _Asked, row: CatalogRow, held: set[str]) -> tuple[str, ...]:
     members = row.to_json()
     listed = [", ".join(members[name]) for name in ("kinds", "capabilities", "profiles", "flags", "aliases")]
     said = "to come" if not row.is_ready else "yes" if row.name in held else "no"

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, overload
 
 from sessiontree.api.agents.approval_modes import describe_mode
-from sessiontree.api.runtime.paths import absolute_path, default_state_dir, workspace_root
-from sessiontree.cli.changes import shortened
+from sessiontree.api.runtime.paths import get_default_state_dir, make_absolute, workspace_root
+from sessiontree.cli.changes import shorten_summary
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError, JournalCorrupt, TreeNotFound
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
@@ -24,13 +24,13 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.values.jsonable import dump_json, dump_readable
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.contracts.values.truncation import cut_line
-from sessiontree.journal.claim import journal_dirs, journal_holding
+from sessiontree.journal.claim import list_journal_dirs, locate_journal
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Verification
 from sessiontree.journal.replay import read_config, read_fact
 from sessiontree.tree.report import receipt
 from sessiontree.tree.state.evolve import evolve
-from sessiontree.tree.state.state import Session, TreeState, initial_tree
+from sessiontree.tree.state.state import Session, TreeState, make_initial_tree
 
 _MAIN = "main"
 TREE_ID = re.compile(r"t[0-9a-f]{16}")
@@ -104,8 +104,8 @@ class TreeReport:
             "finished": self.is_finished,
             "last_seq": self.last_seq,
             "damage": damage,
-            "sessions": [_session(session) for session in self.sessions()],
-            "approvals": [_approval(line) for line in self.approvals],
+            "sessions": [_describe_session(session) for session in self.sessions()],
+            "approvals": [_describe_approval(line) for line in self.approvals],
             "totals": {
                 "sessions": self.state.total,
                 "live": self.state.live,
@@ -126,7 +126,7 @@ def read_tree(journal: Journal, tree_id: str) -> TreeReport:
         TreeNotFound, JournalCorrupt, JournalTooNew: nothing of it can be shown.
     """
     config = read_config(journal.row0(tree_id))
-    state = initial_tree()
+    state = make_initial_tree()
     approvals: dict[str, ApprovalLine] = {}
     for record in journal.read_session(tree_id, ""):
         fact = read_fact(record.text)
@@ -142,7 +142,7 @@ def read_tree(journal: Journal, tree_id: str) -> TreeReport:
     return TreeReport(config, state, tuple(approvals.values()), last_seq, journal.verify(tree_id))
 
 
-def _session(session: Session) -> dict[str, Any]:
+def _describe_session(session: Session) -> dict[str, Any]:
     spec, usage = session.spec, session.usage
     return {
         "session": spec.session_id,
@@ -162,11 +162,11 @@ def _session(session: Session) -> dict[str, Any]:
         "tool_calls": usage.tool_calls,
         "started_at_ms": session.spawned_at_ms,
         "ended_at_ms": session.ended_at_ms,
-        "summary": "" if session.result is None else shortened(session.result.summary),
+        "summary": "" if session.result is None else shorten_summary(session.result.summary),
     }
 
 
-def _approval(line: ApprovalLine) -> dict[str, Any]:
+def _describe_approval(line: ApprovalLine) -> dict[str, Any]:
     question, call, decided = line.asked.question, line.asked.question.call, line.decided
     return {
         "request_id": question.request_id,
@@ -192,10 +192,10 @@ def show(
         ConfigError: the workspace is not a directory, or no tree was made yet.
     """
     given = find_state_dir(path, state_dir)
-    tree_id = whole_tree_id(given, tree_id)
+    tree_id = complete_tree_id(given, tree_id)
     place = find_journal(given, tree_id)
     with Journal.open(place, read_only=True) as journal:
-        portrait = read_tree(journal, newest_tree(journal, place) if tree_id is None else tree_id)
+        portrait = read_tree(journal, find_newest_tree(journal, place) if tree_id is None else tree_id)
     if as_json:
         screen.raw(dump_json({**portrait.to_json(), "state_dir": str(place)}))
     else:
@@ -203,7 +203,7 @@ def show(
     return 0
 
 
-def outcome_of(tree: TreeSummary, *, is_live: bool = False) -> str:
+def describe_outcome(tree: TreeSummary, *, is_live: bool = False) -> str:
     """Return the state of a tree: ``live``, ``left open``, how it ended, or ``damaged``.
 
     Args:
@@ -220,7 +220,7 @@ def outcome_of(tree: TreeSummary, *, is_live: bool = False) -> str:
 _PURPOSE_CHARS = 100
 
 
-def purpose_of(tree: TreeSummary) -> str:
+def describe_purpose(tree: TreeSummary) -> str:
     """Return in one line what a tree is for: its purpose and its first task, and what it was forked from."""
     if tree.purpose is None:
         return "(its first row is damaged)"
@@ -237,14 +237,14 @@ def find_state_dir(path: Path | None, given: Path | None) -> Path:
         ConfigError: the workspace is not a directory.
     """
     if given is not None:
-        return absolute_path(given, "--state-dir")
-    return default_state_dir(workspace_root(path or Path()))
+        return make_absolute(given, "--state-dir")
+    return get_default_state_dir(workspace_root(path or Path()))
 
 
 def place_option(state_dir: Path) -> str:
     """Return the option that names a state directory; empty if it is the one of the working directory."""
     try:
-        if default_state_dir(workspace_root(Path())) == state_dir:
+        if get_default_state_dir(workspace_root(Path())) == state_dir:
             return ""
     except ConfigError:
         pass  # the working directory is gone
@@ -259,8 +259,8 @@ def find_journal(state_dir: Path, tree_id: str | None) -> Path:
         JournalError: a journal can't be read.
     """
     if tree_id is not None:
-        return journal_holding(state_dir, tree_id)
-    dirs = journal_dirs(state_dir)
+        return locate_journal(state_dir, tree_id)
+    dirs = list_journal_dirs(state_dir)
     if len(dirs) <= 1:
         return dirs[0] if dirs else state_dir
     created: dict[Path, int] = {}
@@ -270,7 +270,7 @@ def find_journal(state_dir: Path, tree_id: str | None) -> Path:
     return max(dirs, key=lambda each: created[each])
 
 
-def newest_tree(journal: Journal, place: Path) -> str:
+def find_newest_tree(journal: Journal, place: Path) -> str:
     """Return the id of a journal's newest tree.
 
     Raises:
@@ -283,14 +283,14 @@ def newest_tree(journal: Journal, place: Path) -> str:
 
 
 @overload
-def whole_tree_id(state_dir: Path, given: str) -> str: ...
+def complete_tree_id(state_dir: Path, given: str) -> str: ...
 
 
 @overload
-def whole_tree_id(state_dir: Path, given: str | None) -> str | None: ...
+def complete_tree_id(state_dir: Path, given: str | None) -> str | None: ...
 
 
-def whole_tree_id(state_dir: Path, given: str | None) -> str | None:
+def complete_tree_id(state_dir: Path, given: str | None) -> str | None:
     """Return the whole id of the tree whose id begins as given; a whole id, and None, are returned unchanged.
 
     Args:
@@ -306,7 +306,7 @@ def whole_tree_id(state_dir: Path, given: str | None) -> str | None:
     if given is None or TREE_ID.fullmatch(given):
         return given
     found: list[str] = []
-    for place in journal_dirs(state_dir) or (state_dir,):
+    for place in list_journal_dirs(state_dir) or (state_dir,):
         with Journal.open(place, read_only=True) as journal:
             found += [row.tree_id for row in journal.trees() if given and row.tree_id.startswith(given)]
     if len(found) > 1:
@@ -330,7 +330,7 @@ def _show(screen: RichScreen, portrait: TreeReport, place: Path) -> None:
     screen.line(f"approvals: {describe_mode(config.mode)}, commands: {', '.join(commands)}")
     screen.table(
         ("session", "kind", "status", "turns", "tokens", "calls", "label"),
-        [_row(session) for session in portrait.sessions()],
+        [_build_row(session) for session in portrait.sessions()],
     )
     for each in portrait.sessions():
         if each.spec.delegates:
@@ -338,7 +338,7 @@ def _show(screen: RichScreen, portrait: TreeReport, place: Path) -> None:
     if portrait.approvals:
         screen.table(
             ("approval for", "of", "decision", "by", "arguments"),
-            [_approval_row(line) for line in portrait.approvals],
+            [_format_approval_row(line) for line in portrait.approvals],
         )
     live = "finished" if portrait.is_finished else f"{portrait.state.live:,} not ended"
     screen.line(
@@ -351,14 +351,14 @@ def _show(screen: RichScreen, portrait: TreeReport, place: Path) -> None:
     screen.line(f"journal: {place}, {portrait.last_seq:,} facts")
 
 
-def _row(session: Session) -> tuple[str | int, ...]:
+def _build_row(session: Session) -> tuple[str | int, ...]:
     spec, usage = session.spec, session.usage
     name = "  " * spec.depth + spec.session_id.rpartition("/")[2]
     label = spec.label or ""
     return (name, spec.kind, session.status, usage.turns, usage.tokens, usage.tool_calls, label)
 
 
-def _approval_row(line: ApprovalLine) -> tuple[str, ...]:
+def _format_approval_row(line: ApprovalLine) -> tuple[str, ...]:
     call = line.asked.question.call
     session = line.asked.question.session
     return (call.tool, session, line.decision, line.by, dump_readable(call.arguments))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
+from sessiontree.cli.tree import complete_tree_id, find_journal, find_newest_tree, find_state_dir
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.journal.export import private_file
+from sessiontree.journal.export import open_private_file
 from sessiontree.journal.journal import Journal
 from sessiontree.view.saved_page import write_page
 
@@ -22,13 +22,13 @@ def save(
         ConfigError: the workspace is not a directory, no tree was made yet, or the file can't be written.
     """
     given = find_state_dir(path, state_dir)
-    tree_id = whole_tree_id(given, tree_id)
+    tree_id = complete_tree_id(given, tree_id)
     place = find_journal(given, tree_id)
     with Journal.open(place, read_only=True) as journal:
-        named = newest_tree(journal, place) if tree_id is None else tree_id
+        named = find_newest_tree(journal, place) if tree_id is None else tree_id
         page = write_page(journal, named).encode("utf-8")
     try:
-        with private_file(html) as file:
+        with open_private_file(html) as file:
             file.write(page)
     except OSError as error:
         raise ConfigError(f"{html} can't be written: {error.strerror or error}") from error

@@ -49,7 +49,7 @@ FailureReason = Literal[
 """Why a result or a reply is missing; see :class:`SessionFailed`."""
 
 
-def words_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an exception's name and text; only its name if getting the text fails."""
     name = type(error).__name__
     try:

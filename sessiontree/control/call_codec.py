@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded import codec
-from sessiontree.contracts.values.messages import ToolResultMessage, message_from_wire
+from sessiontree.contracts.values.messages import ToolResultMessage, decode_message
 from sessiontree.runtime.transport.rpc import (
     AtMost,
     NotBlank,
@@ -71,7 +71,7 @@ class _CallCodec:
     joined: Callable[[SocketAnswer], Any]
 
 
-def arguments_to_wire(method: RpcMethod, given: Sequence[Any]) -> dict[str, Any]:
+def encode_arguments(method: RpcMethod, given: Sequence[Any]) -> dict[str, Any]:
     """Return the arguments of a call by name, for a peer that sends them.
 
     Raises:
@@ -86,7 +86,7 @@ def arguments_to_wire(method: RpcMethod, given: Sequence[Any]) -> dict[str, Any]
     return wire
 
 
-def arguments_from_wire(method: RpcMethod, wire: Mapping[str, Any], peer: str) -> list[Any]:
+def decode_arguments(method: RpcMethod, wire: Mapping[str, Any], peer: str) -> list[Any]:
     """Return the arguments of a call in order.
 
     Args:
@@ -103,10 +103,10 @@ def arguments_from_wire(method: RpcMethod, wire: Mapping[str, Any], peer: str) -
         if name not in open_to_peers:
             takes = ", ".join(open_to_peers)
             raise ConfigError(f"{name[:80]!r} can't be given to {method.name}; it takes {takes or 'nothing'}")
-    return [_argument(name, argument, wire, peer) for name, argument in arguments.items()]
+    return [_decode_argument(name, argument, wire, peer) for name, argument in arguments.items()]
 
 
-def _argument(name: str, argument: _Argument, wire: Mapping[str, Any], peer: str) -> Any:
+def _decode_argument(name: str, argument: _Argument, wire: Mapping[str, Any], peer: str) -> Any:
     if argument.is_peer_name:
         return peer
     if argument.codec is None or (name not in wire and argument.default is not inspect.Parameter.empty):
@@ -114,7 +114,7 @@ def _argument(name: str, argument: _Argument, wire: Mapping[str, Any], peer: str
     try:
         return argument.codec.decode(wire.get(name))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{name} {_reason(error)}") from error
+        raise ConfigError(f"{name} {_describe_error(error)}") from error
 
 
 def answer_to_wire(method: RpcMethod, value: Any) -> SocketAnswer:
@@ -134,10 +134,10 @@ def answer_from_wire(method: RpcMethod, answer: SocketAnswer) -> Any:
 @cache
 def _call_codec(method: RpcMethod) -> _CallCodec:
     hints = get_type_hints(method.function, include_extras=True)
-    arguments = {name: _declared(hints[name], each.default) for name, each in method.parameters.items()}
+    arguments = {name: _declare(hints[name], each.default) for name, each in method.parameters.items()}
     answer = hints["return"]
     if get_origin(answer) in {list, tuple} and get_args(answer)[1:] in {(), (Ellipsis,)}:
-        item, made = codec_of(get_args(answer)[0]), get_origin(answer)
+        item, made = make_codec(get_args(answer)[0]), get_origin(answer)
         return _CallCodec(
             arguments,
             lambda value: SocketAnswer(items=map(item.encode, value)),
@@ -145,8 +145,8 @@ def _call_codec(method: RpcMethod) -> _CallCodec:
         )
     streamed = [each for each in fields(answer) if STREAMED in each.metadata] if is_dataclass(answer) else []
     if streamed:
-        return _streamed(arguments, answer, streamed[0].name)
-    whole = codec_of(answer)
+        return _make_streamed_codec(arguments, answer, streamed[0].name)
+    whole = make_codec(answer)
     return _CallCodec(
         arguments,
         lambda value: SocketAnswer(whole.encode(value)),
@@ -154,9 +154,9 @@ def _call_codec(method: RpcMethod) -> _CallCodec:
     )
 
 
-def _streamed(arguments: Mapping[str, _Argument], answer: Any, name: str) -> _CallCodec:
+def _make_streamed_codec(arguments: Mapping[str, _Argument], answer: Any, name: str) -> _CallCodec:
     """Return the codec of a dataclass whose longest field is sent before the other fields."""
-    members = {each: member for each, member in _members(answer).items() if each != name}
+    members = {each: member for each, member in _collect_members(answer).items() if each != name}
 
     def split(value: Any) -> SocketAnswer:
         rest = {each: member.encode(getattr(value, each)) for each, member in members.items()}
@@ -169,7 +169,7 @@ def _streamed(arguments: Mapping[str, _Argument], answer: Any, name: str) -> _Ca
     return _CallCodec(arguments, split, joined)
 
 
-def _declared(hint: Any, default: Any) -> _Argument:
+def _declare(hint: Any, default: Any) -> _Argument:
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     if PeerName in marks:
         return _Argument(None, is_peer_name=True)
@@ -178,11 +178,11 @@ def _declared(hint: Any, default: Any) -> _Argument:
     for mark in marks:
         if isinstance(mark, PeerDefault):
             default = mark.value
-    return _Argument(codec_of(hint), default=default)
+    return _Argument(make_codec(hint), default=default)
 
 
 @cache
-def codec_of(hint: Any) -> ValueCodec:
+def make_codec(hint: Any) -> ValueCodec:
     """Return the codec of a type.
 
     Raises:
@@ -190,62 +190,62 @@ def codec_of(hint: Any) -> ValueCodec:
     """
     origin = get_origin(hint)
     if origin is Annotated:
-        return _bounded(*get_args(hint))
+        return _make_bounded_codec(*get_args(hint))
     if hint in _PLAIN:
-        return ValueCodec(_same, _PLAIN[hint])
+        return ValueCodec(_keep_same, _PLAIN[hint])
     if hint is Any or _is_json(hint):
-        return ValueCodec(_same, _same)
+        return ValueCodec(_keep_same, _keep_same)
     if origin in {Union, types.UnionType}:
-        return _optional(hint)
+        return _make_optional(hint)
     if origin is Literal:
-        return ValueCodec(_same, _one_of(get_args(hint)))
+        return ValueCodec(_keep_same, _make_choice_decoder(get_args(hint)))
     if origin in {list, tuple}:
-        return _listed(hint)
+        return _make_list_codec(hint)
     if origin in {dict, Mapping}:
-        return _mapped(codec_of(get_args(hint)[1]))
-    return _class_codec(origin or hint)
+        return _make_mapping_codec(make_codec(get_args(hint)[1]))
+    return _make_class_codec(origin or hint)
 
 
-def _same(value: Any) -> Any:
+def _keep_same(value: Any) -> Any:
     return value
 
 
-def _text(value: Any) -> str:
+def _check_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"must be text, not {_short(value)}")
+        raise TypeError(f"must be text, not {_shorten(value)}")
     return value
 
 
-def _truth(value: Any) -> bool:
+def _check_boolean(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"must be true or false, not {_short(value)}")
+        raise TypeError(f"must be true or false, not {_shorten(value)}")
     return value
 
 
-def _whole(value: Any) -> int:
+def _check_integer(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"must be a whole number, not {_short(value)}")
+        raise TypeError(f"must be a whole number, not {_shorten(value)}")
     return value
 
 
 def _number(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(f"must be a number, not {_short(value)}")
+        raise TypeError(f"must be a number, not {_shorten(value)}")
     return value
 
 
-def _nothing(value: Any) -> None:
+def _check_null(value: Any) -> None:
     if value is not None:
-        raise TypeError(f"must be null, not {_short(value)}")
+        raise TypeError(f"must be null, not {_shorten(value)}")
 
 
 _PLAIN: Mapping[Any, Decode] = {
-    str: _text,
-    bool: _truth,
-    int: _whole,
+    str: _check_text,
+    bool: _check_boolean,
+    int: _check_integer,
     float: _number,
-    None: _nothing,
-    type(None): _nothing,
+    None: _check_null,
+    type(None): _check_null,
 }
 
 
@@ -254,110 +254,110 @@ def _is_json(hint: Any) -> bool:
     return {list, dict} <= {get_origin(member) for member in members}
 
 
-def _optional(hint: Any) -> ValueCodec:
+def _make_optional(hint: Any) -> ValueCodec:
     members = [member for member in get_args(hint) if member is not type(None)]
     if len(members) != 1:
         raise TypeError(f"values of {hint} can't travel through the control socket")
-    one = codec_of(members[0])
+    one = make_codec(members[0])
     return ValueCodec(
         lambda value: None if value is None else one.encode(value),
         lambda wire: None if wire is None else one.decode(wire),
     )
 
 
-def _one_of(known: Sequence[Any]) -> Decode:
+def _make_choice_decoder(known: Sequence[Any]) -> Decode:
     def decode(wire: Any) -> Any:
         if not isinstance(wire, str | int) or wire not in known:
-            raise ValueError(f"{_short(wire)} is not one of {', '.join(map(str, known))}")
+            raise ValueError(f"{_shorten(wire)} is not one of {', '.join(map(str, known))}")
         return wire
 
     return decode
 
 
-def _listed(hint: Any) -> ValueCodec:
+def _make_list_codec(hint: Any) -> ValueCodec:
     made, (item, *more) = get_origin(hint), get_args(hint)
     if more not in ([], [Ellipsis]):
         raise TypeError(f"values of {hint} can't travel through the control socket")
-    one = codec_of(item)
+    one = make_codec(item)
 
     def decode(wire: Any) -> Any:
         if not isinstance(wire, list):
-            raise TypeError(f"must be a list, not {_short(wire)}")
+            raise TypeError(f"must be a list, not {_shorten(wire)}")
         return made(map(one.decode, wire))
 
     return ValueCodec(lambda value: list(map(one.encode, value)), decode)
 
 
-def _mapped(one: ValueCodec) -> ValueCodec:
+def _make_mapping_codec(one: ValueCodec) -> ValueCodec:
     def decode(wire: Any) -> Any:
-        return {name: one.decode(value) for name, value in _object(wire).items()}
+        return {name: one.decode(value) for name, value in _check_object(wire).items()}
 
     return ValueCodec(lambda value: {name: one.encode(each) for name, each in value.items()}, decode)
 
 
-def _object(wire: Any) -> Mapping[str, Any]:
+def _check_object(wire: Any) -> Mapping[str, Any]:
     if not isinstance(wire, dict):
-        raise TypeError(f"must be an object, not {_short(wire)}")
+        raise TypeError(f"must be an object, not {_shorten(wire)}")
     return wire
 
 
-def _class_codec(cls: Any) -> ValueCodec:
+def _make_class_codec(cls: Any) -> ValueCodec:
     if cls is ToolResultMessage:
-        return ValueCodec(ToolResultMessage.to_wire, _tool_result)
+        return ValueCodec(ToolResultMessage.to_wire, _decode_tool_result)
     if issubclass(cls, Enum):
-        known = _one_of([member.value for member in cls])
+        known = _make_choice_decoder([member.value for member in cls])
         return ValueCodec(lambda member: member.value, lambda wire: cls(known(wire)))
     if issubclass(cls, BaseModel):
         return ValueCodec(lambda model: model.model_dump(mode="json"), cls.model_validate)
-    if cls in codec.recorded_classes():
-        return ValueCodec(codec.to_wire, lambda wire: _recorded(cls, wire))
+    if cls in codec.list_recorded_classes():
+        return ValueCodec(codec.to_wire, lambda wire: _decode_recorded(cls, wire))
     if hasattr(cls, "to_wire") and hasattr(cls, "from_wire"):
-        return ValueCodec(cls.to_wire, lambda wire: cls.from_wire(_object(wire)))
+        return ValueCodec(cls.to_wire, lambda wire: cls.from_wire(_check_object(wire)))
     if is_dataclass(cls) or hasattr(cls, "_fields"):
-        return _members_codec(cls, _members(cls))
+        return _make_members_codec(cls, _collect_members(cls))
     raise TypeError(f"values of {cls} can't travel through the control socket")
 
 
-def _tool_result(wire: Any) -> ToolResultMessage:
-    message = message_from_wire(_object(wire))
+def _decode_tool_result(wire: Any) -> ToolResultMessage:
+    message = decode_message(_check_object(wire))
     if not isinstance(message, ToolResultMessage):
         raise TypeError("must be a tool result, and is another message")
     return message
 
 
-def _recorded(cls: Any, wire: Any) -> Any:
-    value = codec.from_wire(_object(wire))
+def _decode_recorded(cls: Any, wire: Any) -> Any:
+    value = codec.from_wire(_check_object(wire))
     if not isinstance(value, cls):
         raise TypeError(f"must be recorded as {cls.__name__}")
     return value
 
 
-def _members(cls: Any) -> dict[str, ValueCodec]:
+def _collect_members(cls: Any) -> dict[str, ValueCodec]:
     names = [each.name for each in fields(cls)] if is_dataclass(cls) else list(cls._fields)
     hints = get_type_hints(cls, include_extras=True)
-    return {name: codec_of(hints[name]) for name in names}
+    return {name: make_codec(hints[name]) for name in names}
 
 
-def _members_codec(cls: Any, members: Mapping[str, ValueCodec]) -> ValueCodec:
+def _make_members_codec(cls: Any, members: Mapping[str, ValueCodec]) -> ValueCodec:
     def encode(value: Any) -> dict[str, Any]:
         return {name: member.encode(getattr(value, name)) for name, member in members.items()}
 
     def decode(wire: Any) -> Any:
-        for name in _object(wire):
+        for name in _check_object(wire):
             if name not in members:
-                raise ValueError(f"has no member {_short(name)}")
+                raise ValueError(f"has no member {_shorten(name)}")
         return cls(**{name: members[name].decode(value) for name, value in wire.items()})
 
     return ValueCodec(encode, decode)
 
 
-def _bounded(hint: Any, *marks: Any) -> ValueCodec:
+def _make_bounded_codec(hint: Any, *marks: Any) -> ValueCodec:
     """Return the codec of a marked type; the marks bound what a peer may send."""
     if any(isinstance(mark, Without) for mark in marks):
         hidden = {name for mark in marks if isinstance(mark, Without) for name in mark.fields}
-        members = {name: each for name, each in _members(hint).items() if name not in hidden}
-        return _without(hint, members, hidden)
-    plain = codec_of(hint)
+        members = {name: each for name, each in _collect_members(hint).items() if name not in hidden}
+        return _make_closed_codec(hint, members, hidden)
+    plain = make_codec(hint)
 
     def decode(wire: Any) -> Any:
         value = plain.decode(wire)
@@ -368,9 +368,9 @@ def _bounded(hint: Any, *marks: Any) -> ValueCodec:
     return ValueCodec(plain.encode, decode)
 
 
-def _without(cls: Any, members: Mapping[str, ValueCodec], hidden: Iterable[str]) -> ValueCodec:
+def _make_closed_codec(cls: Any, members: Mapping[str, ValueCodec], hidden: Iterable[str]) -> ValueCodec:
     defaults = {each.name: each.default for each in fields(cls) if each.default is not MISSING}
-    open_members = _members_codec(cls, members)
+    open_members = _make_members_codec(cls, members)
 
     def encode(value: Any) -> dict[str, Any]:
         for name in hidden:
@@ -386,18 +386,18 @@ def _check(mark: Any, value: Any) -> None:
     match mark:
         case AtMost(bound=bound):
             if not math.isfinite(value) or not 0 <= value <= bound:
-                raise ValueError(f"must be a number from 0 to {bound}, not {_short(value)}")
+                raise ValueError(f"must be a number from 0 to {bound}, not {_shorten(value)}")
         case OneOf(values=allowed):
             if value not in allowed:
-                raise ValueError(f"{_short(str(value))} is not one of {', '.join(map(str, allowed))}")
+                raise ValueError(f"{_shorten(str(value))} is not one of {', '.join(map(str, allowed))}")
         case _ if mark is NotBlank:
             if not value.strip():
                 raise ValueError("must be text that is not blank")
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"has no member {error}" if isinstance(error, KeyError) else str(error)
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     return repr(value)[:80]

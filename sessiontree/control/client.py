@@ -12,16 +12,16 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from sessiontree.contracts.errors import ConfigError, JournalError, SessionTreeError
-from sessiontree.control.call_codec import SocketAnswer, answer_from_wire, arguments_to_wire
+from sessiontree.control.call_codec import SocketAnswer, answer_from_wire, encode_arguments
 from sessiontree.control.protocol import (
     MAX_LINE_BYTES,
     PROTOCOL,
     Lines,
     connect_control_socket,
-    error_from_wire,
-    line_of,
+    decode_error,
+    encode_line,
 )
-from sessiontree.runtime.transport.rpc import RpcMethod, proxy_of
+from sessiontree.runtime.transport.rpc import RpcMethod, make_proxy
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from sessiontree.version import VERSION
 
@@ -68,7 +68,7 @@ class Asking:
                     return None
                 reader, writer = await asyncio.open_unix_connection(sock=line, limit=READ_BYTES)
                 asking = cls(state_dir, reader, writer)
-                return asking if await asking._greeted() else None
+                return asking if await asking._read_greeting() else None
         except TimeoutError as error:
             reason = f"its runtime did not answer within {timeout_s:g} s: it is stopped or very busy"
             raise JournalError(str(state_dir), f"{reason}; try again") from error
@@ -103,7 +103,7 @@ class Asking:
             raise self._failure
         self._last_id += 1
         number = self._last_id
-        line = _question(number, ask, given)
+        line = _encode_question(number, ask, given)
         waiting = self._waiting[number] = _Waiting(asyncio.get_running_loop().create_future())
         try:
             self._writer.write(line)
@@ -112,12 +112,12 @@ class Asking:
             return await waiting.answered
         except asyncio.CancelledError:
             if not self._writer.is_closing():
-                self._writer.write(line_of({"withdraw": number}))
+                self._writer.write(encode_line({"withdraw": number}))
             raise
         finally:
             self._waiting.pop(number, None)
 
-    async def _greeted(self) -> bool:
+    async def _read_greeting(self) -> bool:
         """Read the runtime's greeting and start to listen; return False if the runtime has already ended.
 
         Raises:
@@ -132,9 +132,9 @@ class Asking:
             if not data:
                 return False
             lines = self._lines.take(data)
-        first = _object(lines[0])
+        first = _parse_object(lines[0])
         if "error" in first:
-            raise error_from_wire(first["error"])
+            raise decode_error(first["error"])
         self.release = str(first.get("release"))
         if first.get("protocol") != PROTOCOL:
             reason = (
@@ -161,17 +161,17 @@ class Asking:
         self._writer.close()
 
     def _take(self, line: bytes) -> None:
-        said = _object(line)
+        said = _parse_object(line)
         number = said.get("id")
         if number is None and "error" in said:
-            self._fail(error_from_wire(said["error"]))
+            self._fail(decode_error(said["error"]))
         waiting = self._waiting.get(number) if isinstance(number, int) else None
         if waiting is None or waiting.answered.done():
             return  # the request was withdrawn
         if "items" in said:
             waiting.items.extend(said["items"])
         elif "error" in said:
-            waiting.answered.set_exception(error_from_wire(said["error"]))
+            waiting.answered.set_exception(decode_error(said["error"]))
         else:
             waiting.answered.set_result(SocketAnswer(said.get("value"), waiting.items))
 
@@ -183,9 +183,9 @@ class Asking:
                 waiting.answered.set_exception(self._failure)
 
 
-def _question(number: int, ask: str, given: Mapping[str, Any]) -> bytes:
+def _encode_question(number: int, ask: str, given: Mapping[str, Any]) -> bytes:
     try:
-        line = line_of({"id": number, "ask": ask, "given": given})
+        line = encode_line({"id": number, "ask": ask, "given": given})
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"the request has no JSON form: {error}") from error
     if len(line) > MAX_LINE_BYTES:
@@ -195,7 +195,7 @@ def _question(number: int, ask: str, given: Mapping[str, Any]) -> bytes:
     return line
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _parse_object(line: bytes) -> dict[str, Any]:
     """Return the object of a line; an empty one if it holds something else: the runtime is not trusted."""
     try:
         said = json.loads(line)
@@ -217,7 +217,7 @@ class ControlClient:
     def __init__(self, asking: Asking) -> None:
         """Wrap a connection; :meth:`find` and :meth:`connect` call this."""
         self._asking = asking
-        self.supervisor: SupervisorApi = proxy_of(SupervisorApi, self)
+        self.supervisor: SupervisorApi = make_proxy(SupervisorApi, self)
         """The methods that the runtime answers."""
 
     @classmethod
@@ -276,7 +276,7 @@ class ControlClient:
             JournalError: the runtime has ended.
             SessionTreeError: the error that the method raised.
         """
-        heard = await self._asking.ask(method.name, arguments_to_wire(method, given))
+        heard = await self._asking.ask(method.name, encode_arguments(method, given))
         try:
             return answer_from_wire(method, heard)
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -29,7 +29,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from sessiontree.sandbox.process_tree import ProcessIdentity, ancestors, process_of
+from sessiontree.sandbox.process_tree import ProcessIdentity, find_ancestors, process_of
 
 _CREDENTIALS = struct.Struct("iII")
 _FIELD = re.compile(r"^(NoNewPrivs|Seccomp|Seccomp_filters):\t(\d+)$", re.MULTILINE)
@@ -60,12 +60,12 @@ class PeerConfinement:
     no_new_rights: bool
     """Whether the programs that it starts can't have more rights than it has."""
 
-    def exceeds(self, other: PeerConfinement) -> bool:
+    def is_stricter_than(self, other: PeerConfinement) -> bool:
         """Whether this process gave up more than the other."""
         return self.filters > other.filters or self.no_new_rights > other.no_new_rights
 
 
-def peer_of(line: socket.socket) -> Peer:
+def identify_peer(line: socket.socket) -> Peer:
     """Return the process that opened a connection."""
     given = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(given)
@@ -83,7 +83,7 @@ def held(line: socket.socket, peer: Peer) -> Iterator[int | None]:
         descriptor = line.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
     except OSError as error:
         if error.errno == errno.ENOPROTOOPT and peer.pid:
-            descriptor = _opened(peer.pid)
+            descriptor = _open_process(peer.pid)
     try:
         yield descriptor
     finally:
@@ -91,7 +91,7 @@ def held(line: socket.socket, peer: Peer) -> Iterator[int | None]:
             os.close(descriptor)
 
 
-def _opened(pid: int) -> int | None:
+def _open_process(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -103,12 +103,12 @@ def has_ended(descriptor: int) -> bool:
     return bool(select.select([descriptor], (), (), 0)[0])
 
 
-def hidden_process(pid: int) -> str:
+def explain_hidden_process(pid: int) -> str:
     """Return why a process whose entry in ``/proc`` can't be read is refused."""
     return f"process {pid} can't be seen from the runtime; ask from the same machine and container"
 
 
-def refusal_of(
+def explain_refusal(
     peer: Peer, own_uid: int, own: PeerConfinement | None, theirs: PeerConfinement | None
 ) -> str | None:
     """Return why a peer is refused; None if it is admitted.
@@ -124,13 +124,13 @@ def refusal_of(
             return None
         return f"process {peer.pid} runs as user {peer.uid}; only user {own_uid} or root may connect"
     if theirs is None or own is None:
-        return hidden_process(peer.pid)
-    if theirs.exceeds(own):
+        return explain_hidden_process(peer.pid)
+    if theirs.is_stricter_than(own):
         return f"process {peer.pid} is confined and the runtime is not; ask from outside the sandbox"
     return None
 
 
-def confinement_of(pid: int | None = None) -> PeerConfinement | None:
+def read_confinement(pid: int | None = None) -> PeerConfinement | None:
     """Return a process's confinement; by default this process's. None if it can't be read."""
     if pid == 0:
         return None
@@ -172,11 +172,11 @@ class Lineage:
     adopter: ProcessIdentity
     """The process that adopts orphans of the engine's processes."""
 
-    def refusal_of(self, pid: int) -> str | None:
+    def explain_refusal(self, pid: int) -> str | None:
         """Return why a process may not act for a person; None if it may."""
-        line = _line_of(pid)
+        line = _read_ancestors(pid)
         if not line:
-            return hidden_process(pid)
+            return explain_hidden_process(pid)
         if line[0] == self.program:
             return None
         if process_of(self.adopter.pid) != self.adopter:
@@ -194,7 +194,7 @@ class Lineage:
         return None
 
 
-def lineage_of(program: ProcessIdentity, is_server: Callable[[int], bool]) -> Lineage:
+def find_lineage(program: ProcessIdentity, is_server: Callable[[int], bool]) -> Lineage:
     """Return the lineage for a supervisor that is one of an engine's processes. Blocks for about 50 ms.
 
     Raises:
@@ -203,10 +203,10 @@ def lineage_of(program: ProcessIdentity, is_server: Callable[[int], bool]) -> Li
     pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - of many, their names
     servers = (process_of(pid) for pid in pids if is_server(pid))
     since = min((server.started for server in servers if server is not None), default=0)
-    return Lineage(program, is_server, since, adopter_here())
+    return Lineage(program, is_server, since, find_adopter())
 
 
-def adopter_here() -> ProcessIdentity:
+def find_adopter() -> ProcessIdentity:
     """Return the process that adopts orphans of this process's children; it is found by a trial.
 
     Raises:
@@ -228,11 +228,11 @@ def adopter_here() -> ProcessIdentity:
     return found
 
 
-def _line_of(pid: int) -> list[ProcessIdentity]:
+def _read_ancestors(pid: int) -> list[ProcessIdentity]:
     """Return a process and its ancestors after two equal readings; empty if the ancestors keep changing."""
     before: list[ProcessIdentity] = []
     for _ in range(READINGS):
-        line = ancestors(pid)
+        line = find_ancestors(pid)
         if line and line == before:
             return line
         before = line

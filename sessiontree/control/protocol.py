@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
 from sessiontree.contracts import errors
-from sessiontree.contracts.errors import JournalError, SessionTreeError, words_of
+from sessiontree.contracts.errors import JournalError, SessionTreeError, describe_error
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.control.call_codec import SocketAnswer
@@ -53,7 +53,7 @@ class OpenSocket:
         """Stop listening, and remove the file if it still belongs to this control socket."""
         self.listener.close()
         with suppress(OSError):
-            if _file_at(self.path) == self.file:
+            if _identify_file(self.path) == self.file:
                 self.path.unlink()
 
 
@@ -71,7 +71,7 @@ def open_control_socket(state_dir: Path) -> OpenSocket:
         listener = listen_at(path, BACKLOG)
     except OSError as error:
         raise write_error(path, error) from error
-    return OpenSocket(path, listener, _file_at(path))
+    return OpenSocket(path, listener, _identify_file(path))
 
 
 async def connect_control_socket(state_dir: Path) -> socket.socket | None:
@@ -91,7 +91,7 @@ async def connect_control_socket(state_dir: Path) -> socket.socket | None:
         raise JournalError(str(state_dir), f"{reason}; only the user who runs it, or root, may") from error
 
 
-def _file_at(path: Path) -> tuple[int, int]:
+def _identify_file(path: Path) -> tuple[int, int]:
     found = path.lstat()
     return found.st_dev, found.st_ino
 
@@ -145,23 +145,23 @@ ERRORS: Mapping[str, type[SessionTreeError]] = {
 """Every error that keeps its type; any other is sent as its text."""
 
 
-def error_to_wire(error: BaseException) -> dict[str, Any]:
+def encode_error(error: BaseException) -> dict[str, Any]:
     """Return ``{type, fields}`` of an error; the fields are its constructor's arguments, in order."""
     cls = type(error)
     fields = list(error.args)
     if ERRORS.get(cls.__name__) is cls and _has_json(fields):
         return {"type": cls.__name__, "fields": fields}
-    return {"type": SessionTreeError.__name__, "fields": [words_of(error)]}
+    return {"type": SessionTreeError.__name__, "fields": [describe_error(error)]}
 
 
-def error_from_wire(wire: object) -> SessionTreeError:
+def decode_error(wire: object) -> SessionTreeError:
     """Return the error of a wire object; one that matches no type becomes a plain error with its text."""
     if isinstance(wire, Mapping):
         name, fields = wire.get("type"), wire.get("fields")
         cls = ERRORS.get(name) if isinstance(name, str) else None
         if cls is not None and isinstance(fields, list):
             try:
-                error = cls(*_given(cls, fields))
+                error = cls(*_restore_fields(cls, fields))
                 str(error)  # wrong field types may raise only here
             except (TypeError, ValueError, AttributeError):
                 pass
@@ -170,7 +170,7 @@ def error_from_wire(wire: object) -> SessionTreeError:
     return SessionTreeError(f"the runtime refused: {wire}")
 
 
-def _given(cls: type[SessionTreeError], fields: list[Any]) -> list[Any]:
+def _restore_fields(cls: type[SessionTreeError], fields: list[Any]) -> list[Any]:
     hints = [hint for name, hint in get_type_hints(cls.__init__).items() if name != "return"]
     made = [
         PermissionTier(field) if hint is PermissionTier else field
@@ -210,27 +210,27 @@ class Withdrawal:
     id: int
 
 
-def said_in(line: bytes) -> SocketRequest | Withdrawal:
+def parse_line(line: bytes) -> SocketRequest | Withdrawal:
     """Parse a line.
 
     Raises:
         ValueError: it is not a message of this protocol.
     """
     try:
-        wire = json.loads(line.decode("utf-8"), parse_constant=_no_number)
+        wire = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(wire, dict):
         raise ValueError("it is not a JSON object")
     if "withdraw" in wire:
-        return Withdrawal(_id(wire["withdraw"]))
+        return Withdrawal(_check_id(wire["withdraw"]))
     ask, given = wire.get("ask"), wire.get("given", {})
     if not isinstance(ask, str) or not isinstance(given, dict):
         raise ValueError("it names no operation")
-    return SocketRequest(_id(wire.get("id")), ask, given)
+    return SocketRequest(_check_id(wire.get("id")), ask, given)
 
 
-def line_of(wire: Mapping[str, Any]) -> bytes:
+def encode_line(wire: Mapping[str, Any]) -> bytes:
     """Return an object as a line.
 
     Raises:
@@ -239,7 +239,7 @@ def line_of(wire: Mapping[str, Any]) -> bytes:
     return dump_json(wire).encode("ascii") + b"\n"
 
 
-def lines_of(request_id: int, answer: SocketAnswer) -> Iterator[bytes]:
+def encode_answer(request_id: int, answer: SocketAnswer) -> Iterator[bytes]:
     """Yield an answer's lines, each when it is requested.
 
     Raises:
@@ -252,19 +252,19 @@ def lines_of(request_id: int, answer: SocketAnswer) -> Iterator[bytes]:
         part.append(text)
         chars += len(text)
         if chars > MAX_PART_CHARS:
-            yield _checked(f'{{"id":{request_id},"items":[{",".join(part)}]}}\n')
+            yield _encode_line(f'{{"id":{request_id},"items":[{",".join(part)}]}}\n')
             part, chars = [], 0
     if part:
-        yield _checked(f'{{"id":{request_id},"items":[{",".join(part)}]}}\n')
-    yield _checked(f'{{"id":{request_id},"value":{dump_json(answer.value)}}}\n')
+        yield _encode_line(f'{{"id":{request_id},"items":[{",".join(part)}]}}\n')
+    yield _encode_line(f'{{"id":{request_id},"value":{dump_json(answer.value)}}}\n')
 
 
-def error_line(request_id: int | None, error: BaseException) -> bytes:
+def encode_error_line(request_id: int | None, error: BaseException) -> bytes:
     """Return an error as a line."""
-    return line_of({"id": request_id, "error": error_to_wire(error)})
+    return encode_line({"id": request_id, "error": encode_error(error)})
 
 
-def _checked(line: str) -> bytes:
+def _encode_line(line: str) -> bytes:
     if len(line) > MAX_LINE_BYTES:
         raise SessionTreeError(
             f"one part of the answer has {len(line):,} bytes, at most {MAX_LINE_BYTES:,}; read the journal"
@@ -272,11 +272,11 @@ def _checked(line: str) -> bytes:
     return line.encode("ascii")
 
 
-def _id(value: object) -> int:
+def _check_id(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_ID:
         raise ValueError("its id is not a whole number from 0")
     return value
 
 
-def _no_number(word: str) -> NoReturn:
+def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a number")

@@ -14,16 +14,16 @@ from typing import TypeAlias
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.tools.thread_calls import is_cancelled
-from sessiontree.control.call_codec import SocketAnswer, answer_to_wire, arguments_from_wire
+from sessiontree.control.call_codec import SocketAnswer, answer_to_wire, decode_arguments
 from sessiontree.control.peer import (
     Lineage,
     Peer,
-    confinement_of,
+    explain_hidden_process,
+    explain_refusal,
     has_ended,
     held,
-    hidden_process,
-    peer_of,
-    refusal_of,
+    identify_peer,
+    read_confinement,
 )
 from sessiontree.control.protocol import (
     PROTOCOL,
@@ -31,13 +31,13 @@ from sessiontree.control.protocol import (
     OpenSocket,
     SocketRequest,
     Withdrawal,
-    error_line,
-    line_of,
-    lines_of,
+    encode_answer,
+    encode_error_line,
+    encode_line,
     open_control_socket,
-    said_in,
+    parse_line,
 )
-from sessiontree.runtime.transport.rpc import methods_of
+from sessiontree.runtime.transport.rpc import collect_methods
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from sessiontree.version import VERSION
 
@@ -101,24 +101,24 @@ class Connection:
         lines = Lines()
         with suppress(OSError):  # TimeoutError is an OSError
             if refusal is not None:
-                await self._say(error_line(None, refusal))
+                await self._say(encode_error_line(None, refusal))
                 return
-            await self._say(line_of({"protocol": PROTOCOL, "release": VERSION, "pid": os.getpid()}))
+            await self._say(encode_line({"protocol": PROTOCOL, "release": VERSION, "pid": os.getpid()}))
             try:
-                while not lines.is_overlong and (data := await self._heard(reader, lines.is_within)):
+                while not lines.is_overlong and (data := await self._read(reader, lines.is_within)):
                     for line in lines.take(data):
                         await self._hear(line)
                 if lines.is_overlong:
                     raise ValueError("it is too long")
             except ValueError as error:
-                await self._say(error_line(None, ConfigError(f"a request can't be read: {error}")))
+                await self._say(encode_error_line(None, ConfigError(f"a request can't be read: {error}")))
 
-    async def _heard(self, reader: asyncio.StreamReader, is_within: bool) -> bytes:
+    async def _read(self, reader: asyncio.StreamReader, is_within: bool) -> bytes:
         async with asyncio.timeout(self._patience_s if is_within else None):
             return await reader.read(READ_BYTES)
 
     async def _hear(self, line: bytes) -> None:
-        said = said_in(line)
+        said = parse_line(line)
         under_way = self._answering.get(said.id)
         if isinstance(said, Withdrawal):
             if under_way is not None:
@@ -127,7 +127,7 @@ class Connection:
             raise ValueError(f"request {said.id} is not answered yet; use another id")
         elif len(self._answering) >= MAX_AT_ONCE:
             reason = f"{MAX_AT_ONCE} requests are already waiting for answers; try again later"
-            await self._say(error_line(said.id, SessionTreeError(reason)))
+            await self._say(encode_error_line(said.id, SessionTreeError(reason)))
         else:
             task = asyncio.create_task(self._reply(said))
             self._answering[said.id] = task
@@ -140,13 +140,13 @@ class Connection:
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and is_cancelled():
                     raise
-                await self._say(error_line(request.id, error))
+                await self._say(encode_error_line(request.id, error))
                 return
             try:
-                for line in lines_of(request.id, told):
+                for line in encode_answer(request.id, told):
                     await self._say(line)
             except (SessionTreeError, TypeError, ValueError, RecursionError) as error:
-                await self._say(error_line(request.id, error))
+                await self._say(encode_error_line(request.id, error))
 
     async def _say(self, line: bytes) -> None:
         """Write a line; wait while the peer has not read earlier lines.
@@ -220,7 +220,7 @@ class ControlServer:
         grace_s: float = GRACE_S,
     ) -> None:
         self._supervisor = supervisor
-        declared = methods_of(type(supervisor))
+        declared = collect_methods(type(supervisor))
         self._methods = {name: method for name, method in declared.items() if method.for_peers}
         self._state_dir = state_dir
         self._lineage = lineage
@@ -281,7 +281,7 @@ class ControlServer:
             loop.remove_reader(listener)
             self._pause = loop.call_later(PAUSE_S, self._let_in)
             return
-        peer = peer_of(line)
+        peer = identify_peer(line)
         conversation = Connection(
             line,
             partial(self._answer, str(peer)),
@@ -289,7 +289,7 @@ class ControlServer:
             grace_s=self._grace_s,
         )
         refusal: SessionTreeError | None = None
-        reason = self._refusal_of(line, peer)
+        reason = self._check_peer(line, peer)
         if reason is not None:
             refusal = PermissionDenied(PermissionTier.ELEVATED, f"only an owner may ask here: {reason}")
         elif len(self._conversations) >= self._most_peers:
@@ -300,13 +300,13 @@ class ControlServer:
         self._conversations[task] = conversation
         task.add_done_callback(self._conversations.pop)
 
-    def _refusal_of(self, line: socket.socket, peer: Peer) -> str | None:
+    def _check_peer(self, line: socket.socket, peer: Peer) -> str | None:
         with held(line, peer) as process:
-            reason = refusal_of(peer, os.geteuid(), confinement_of(), confinement_of(peer.pid))
+            reason = explain_refusal(peer, os.geteuid(), read_confinement(), read_confinement(peer.pid))
             if reason is None and self._lineage is not None:
                 if process is None:
-                    return hidden_process(peer.pid)
-                reason = self._lineage.refusal_of(peer.pid)
+                    return explain_hidden_process(peer.pid)
+                reason = self._lineage.explain_refusal(peer.pid)
                 if reason is None and has_ended(process):
                     return f"process {peer.pid} has ended"
             return reason
@@ -322,5 +322,5 @@ class ControlServer:
         if method is None:
             known = ", ".join(self._methods)
             raise ConfigError(f"the runtime has no operation {request.ask[:80]!r}; it has {known}")
-        given = arguments_from_wire(method, request.given, peer)
+        given = decode_arguments(method, request.given, peer)
         return answer_to_wire(method, await getattr(self._supervisor, method.name)(*given))

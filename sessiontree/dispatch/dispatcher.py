@@ -21,7 +21,7 @@ from sessiontree.contracts.errors import (
     Timeout,
     ToolError,
     ValidationError,
-    words_of,
+    describe_error,
 )
 from sessiontree.contracts.handles.protection import Protection
 from sessiontree.contracts.kinds import PermissionTier
@@ -29,10 +29,14 @@ from sessiontree.contracts.recorded.approvals import CheckedCall, RejectedCall
 from sessiontree.contracts.recorded.client_calls import ClientAnswer
 from sessiontree.contracts.recorded.codec import Outcome
 from sessiontree.contracts.recorded.programs import MAX_ANSWER_CHARS, is_of_program
-from sessiontree.contracts.recorded.results import blocked_message, error_message, pending_message
+from sessiontree.contracts.recorded.results import (
+    make_blocked_message,
+    make_error_message,
+    make_pending_message,
+)
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.recorded.tool_inputs import InputNeeded
-from sessiontree.contracts.tools.author_errors import report_error, with_frames
+from sessiontree.contracts.tools.author_errors import add_frames, report_error
 from sessiontree.contracts.tools.client_tool import PERSON_ASKED
 from sessiontree.contracts.tools.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.tools.hooks import CalledTool, HookContext
@@ -40,12 +44,12 @@ from sessiontree.contracts.tools.thread_calls import is_cancelled
 from sessiontree.contracts.tools.tool import Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue, digest_of, dump_readable, to_json_value
 from sessiontree.contracts.values.messages import ToolCall
-from sessiontree.contracts.values.short_values import SHOWN_CHARS, short_progress
+from sessiontree.contracts.values.short_values import SHOWN_CHARS, shorten_progress
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.images import Pictures
-from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall, foreign, result_message
+from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall, make_result_message, mark_foreign
 from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
 from sessiontree.policy.compiled import SessionPolicy
 from sessiontree.policy.steps import OWNERS_ALONE
@@ -119,7 +123,7 @@ class Dispatcher:
         self._command_fingerprint = command_fingerprint
         self._protection = protection
         self._after_untrusted = policy.policy.after_untrusted
-        self._max_tier = policy.highest_tier_for(())
+        self._max_tier = policy.find_highest_tier(())
 
     def prepare(
         self,
@@ -144,7 +148,7 @@ class Dispatcher:
         entry = None if asked_by else self._at_hand.get(call.name)
         if entry is None:
             entry = self._table.get(call.name)
-            held = self._held - self.withheld_from(asked_by)
+            held = self._held - self.find_withheld(asked_by)
             if entry is None or entry.name not in held:
                 return self._refuse_unknown(key, call, entry, held, asked_by)
         if call.unread is not None:
@@ -152,13 +156,13 @@ class Dispatcher:
         try:
             params, arguments = entry.compiled.validate(call.arguments)
             judged = self._assign_tier(key, call.id, entry, params, arguments, taint)
-            return self._within(judged, asked_by) if asked_by else judged
+            return self._check_askers(judged, asked_by) if asked_by else judged
         except ValidationError as error:
             digest = _digest_of_invalid(entry.name, call.arguments)
             return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
         except Exception as error:  # noqa: BLE001 - whatever a check meets, the call fails and not its session
-            failed = _failed_check(entry.name, self._rights.session_id, error)
-            return self._error_outcome(key, call.id, entry.name, failed, "error")
+            failed = _make_check_error(entry.name, self._rights.session_id, error)
+            return self._make_error_outcome(key, call.id, entry.name, failed, "error")
 
     def refuse(self, prepared: PreparedCall, error: Exception) -> RejectedCall | ImmediateOutcome:
         """Return what becomes of a prepared call that a later check refuses."""
@@ -166,26 +170,26 @@ class Dispatcher:
         if isinstance(error, ValidationError):
             digest = _digest_of_invalid(entry.name, prepared.call.arguments)
             return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
-        failed = _failed_check(entry.name, self._rights.session_id, error)
-        return self._error_outcome(key, prepared.provider_id, entry.name, failed, "error")
+        failed = _make_check_error(entry.name, self._rights.session_id, error)
+        return self._make_error_outcome(key, prepared.provider_id, entry.name, failed, "error")
 
-    def withheld_from(self, askers: tuple[Principal, ...]) -> frozenset[str]:
+    def find_withheld(self, askers: tuple[Principal, ...]) -> frozenset[str]:
         """Return the tools withheld while the session acts for these askers; empty without askers."""
         if not askers:
             return frozenset()
-        withheld = self._policy.withheld_from(askers)
+        withheld = self._policy.find_withheld(askers)
         return withheld if all(each.is_owner for each in askers) else withheld | self._table.for_owners
 
-    def _within(
+    def _check_askers(
         self, judged: PreparedCall | ImmediateOutcome, askers: tuple[Principal, ...]
     ) -> PreparedCall | ImmediateOutcome:
         """Return a call as judged, or why it may not be made for these askers."""
-        most = self._policy.highest_tier_for(askers)
+        most = self._policy.find_highest_tier(askers)
         if not isinstance(judged, PreparedCall) or judged.call.tier <= most:
             return judged
         tier, tool = PermissionTier(judged.call.tier), judged.entry.tool
         reason = f"{tier.label} calls may not be made for this sender: {most.label} at most (max_tier)"
-        return self._blocked_outcome(judged.call.key, judged.provider_id, tool, tier, reason)
+        return self._make_blocked_outcome(judged.call.key, judged.provider_id, tool, tier, reason)
 
     async def run_before_hooks(
         self,
@@ -201,12 +205,14 @@ class Dispatcher:
             CalledTool(call_id, entry.name, prepared.call.arguments),
             ctx,
             entry.compiled.validate,
-            partial(result_message, call_id, entry.name, at_ms=self._now_ms(), max_chars=self._max_chars),
+            partial(
+                make_result_message, call_id, entry.name, at_ms=self._now_ms(), max_chars=self._max_chars
+            ),
         )
         faults = tuple(ruling.faults)
         if ruling.block is not None:
             at_ms, most = self._now_ms(), self._max_chars
-            message = blocked_message(call_id, entry.name, ruling.block, at_ms, max_chars=most)
+            message = make_blocked_message(call_id, entry.name, ruling.block, at_ms, max_chars=most)
             return ImmediateOutcome(key, "blocked", message), faults
         if ruling.message is not None:
             message = await self._pictures.fit(ruling.message, max_chars=self._max_chars, harmless=False)
@@ -216,9 +222,9 @@ class Dispatcher:
             try:
                 judged = self._assign_tier(key, call_id, entry, ruling.params, ruling.arguments, taint)
             except Exception as error:  # noqa: BLE001 - the same for what hooks made of a call
-                failed = _failed_check(entry.name, self._rights.session_id, error)
-                return self._error_outcome(key, call_id, entry.name, failed, "error"), faults
-            return self._within(judged, asked_by), faults
+                failed = _make_check_error(entry.name, self._rights.session_id, error)
+                return self._make_error_outcome(key, call_id, entry.name, failed, "error"), faults
+            return self._check_askers(judged, asked_by), faults
         return prepared, faults
 
     def _assign_tier(
@@ -231,18 +237,18 @@ class Dispatcher:
         taint: str,
     ) -> PreparedCall | ImmediateOutcome:
         tool = entry.tool
-        tier = self._tier_of(tool, params)
+        tier = self._find_tier(tool, params)
         try:
             tool.check_allowed(params, self._rights.config)
         except PermissionDenied as error:
-            return self._error_outcome(key, call_id, tool.name, error, "denied")
-        outside = self._outside_places(tool, arguments)
+            return self._make_error_outcome(key, call_id, tool.name, error, "denied")
+        outside = self._find_outside_places(tool, arguments)
         if outside:
             tier = PermissionTier.ELEVATED
         if tier is _READ_ONLY:
             checked = CheckedCall(key, tool.name, arguments, "", 0, True)
             return PreparedCall(checked, call_id, entry, params, False)
-        places = self._protected_places(tool, arguments) if tool.changes else None
+        places = self._find_protected_places(tool, arguments) if tool.changes else None
         if places:
             tier = PermissionTier.ELEVATED
         if tier > self._max_tier:
@@ -250,7 +256,7 @@ class Dispatcher:
                 f"session {self._rights.session_id!r} may make no {tier.label} calls: the policy allows "
                 f"{self._max_tier.label} at most (max_tier)"
             )
-            return self._blocked_outcome(key, call_id, tool, tier, reason)
+            return self._make_blocked_outcome(key, call_id, tool, tier, reason)
         needs_approval = tier is PermissionTier.ELEVATED
         if tier is PermissionTier.SYSTEM:
             setting = self._rights.config.system_tier
@@ -259,7 +265,7 @@ class Dispatcher:
                     f"session {self._rights.session_id!r} may make no System calls: system_tier is 'deny' "
                     f"{self._rights.denied_in}".rstrip()
                 )
-                return self._blocked_outcome(key, call_id, tool, tier, reason)
+                return self._make_blocked_outcome(key, call_id, tool, tier, reason)
             needs_approval = setting == "ask"
         if taint and self._after_untrusted != "allow":
             if self._after_untrusted == "deny":
@@ -267,22 +273,22 @@ class Dispatcher:
                     f"this session has taken in untrusted text ({taint}), and the policy refuses it every "
                     "call above ReadOnly from then on (after_untrusted is 'deny')"
                 )
-                return self._blocked_outcome(key, call_id, tool, tier, reason)
+                return self._make_blocked_outcome(key, call_id, tool, tier, reason)
             needs_approval = True
         digest = self._digest(tool, arguments, is_asked=needs_approval)
         checked = CheckedCall(key, tool.name, arguments, digest, int(tier), tool.idempotent)
         return PreparedCall(checked, call_id, entry, params, needs_approval, places, outside)
 
-    def _tier_of(self, tool: Tool[Any], params: Any) -> PermissionTier:
+    def _find_tier(self, tool: Tool[Any], params: Any) -> PermissionTier:
         tier = tool.tier
         try:
             asked = tool.tier_for(params)
             return tier if asked is tier else PermissionTier(max(tier, asked))
         except Exception as error:  # noqa: BLE001 - a tool that fails to report its tier gets the highest
-            self._report(tool, "tier_for of tool", error, words_of(error))
+            self._report(tool, "tier_for of tool", error, describe_error(error))
             return PermissionTier.ELEVATED
 
-    def _outside_places(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
+    def _find_outside_places(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
         """Return the names of the allowed places outside the workspace to which a call's arguments lead."""
         if (
             self._protection is None
@@ -293,29 +299,29 @@ class Dispatcher:
         try:
             paths = [*tool.list_changed_paths(arguments), *tool.list_read_paths(arguments)]
         except Exception as error:  # noqa: BLE001 - a tool that fails to report its paths reaches nothing else
-            self._report(tool, "list_read_paths of tool", error, words_of(error))
+            self._report(tool, "list_read_paths of tool", error, describe_error(error))
             return frozenset()
-        return frozenset().union(*(self._protection.outside_at(path) for path in paths))
+        return frozenset().union(*(self._protection.find_outside(path) for path in paths))
 
-    def _protected_places(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
+    def _find_protected_places(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
         """Return the names of the protected places to which a call's arguments lead."""
         if self._protection is None:
             return frozenset()
         try:
             paths = tool.list_changed_paths(arguments)
         except Exception as error:  # noqa: BLE001 - a tool that fails to report its paths may change any
-            self._report(tool, "list_changed_paths of tool", error, words_of(error))
+            self._report(tool, "list_changed_paths of tool", error, describe_error(error))
             return _UNKNOWN_PLACE
-        return frozenset().union(*(self._protection.places_at(path) for path in paths))
+        return frozenset().union(*(self._protection.find_places(path) for path in paths))
 
     def _digest(self, tool: Tool[Any], arguments: Mapping[str, JsonValue], *, is_asked: bool) -> str:
         place = self._place
         if is_asked and tool.command_in:
             place += "\0" + self._command_fingerprint(arguments, tool.command_in)
         if is_asked and tool.changes:
-            place += "".join(f"\0{each}" for each in sorted(self._protected_places(tool, arguments)))
+            place += "".join(f"\0{each}" for each in sorted(self._find_protected_places(tool, arguments)))
         if is_asked:
-            place += "".join(f"\0{each}" for each in sorted(self._outside_places(tool, arguments)))
+            place += "".join(f"\0{each}" for each in sorted(self._find_outside_places(tool, arguments)))
         return digest_of(tool.name, arguments, place)
 
     def _refuse_unknown(
@@ -329,7 +335,7 @@ class Dispatcher:
         names = ", ".join(sorted(held)) or "none"
         if entry is None:
             error: ToolError = ExecutionError(f"no tool is named {call.name!r}; this session holds: {names}")
-            return self._error_outcome(key, call.id, call.name, error, "error")
+            return self._make_error_outcome(key, call.id, call.name, error, "error")
         found = self._policy.explain_to(entry.name, asked_by)
         removal = found.removal
         is_for_owners = entry.name in self._table.for_owners
@@ -345,7 +351,7 @@ class Dispatcher:
             ):
                 why = " (its workspace is read-only: workspace_access is 'ro')"
             reason = f"session {self._rights.session_id!r} does not hold {entry.name}{why}; it holds: {names}"
-        return self._blocked_outcome(key, call.id, entry.tool, entry.tool.tier, reason)
+        return self._make_blocked_outcome(key, call.id, entry.tool, entry.tool.tier, reason)
 
     @property
     def callable_in_programs(self) -> tuple[ToolEntry, ...]:
@@ -361,7 +367,7 @@ class Dispatcher:
         prepared = self.prepare(checked.key, ToolCall(call_id, checked.tool, checked.arguments), asked_by)
         if isinstance(prepared, RejectedCall):
             reason = f"its journaled arguments are no longer valid: {prepared.message}"
-            message = blocked_message(call_id, checked.tool, reason, self._now_ms())
+            message = make_blocked_message(call_id, checked.tool, reason, self._now_ms())
             return ImmediateOutcome(checked.key, "blocked", message)
         return prepared
 
@@ -379,11 +385,13 @@ class Dispatcher:
             if is_asked and (tool.command_in or tool.changes):
                 reason += ", or the files it names have changed since; ask again"
         except Exception as error:  # noqa: BLE001 - what can't be compared is not what was approved
-            reason = words_of(_failed_check(name, self._rights.session_id, error))
-        message = blocked_message(prepared.provider_id, name, reason, self._now_ms())
+            reason = describe_error(_make_check_error(name, self._rights.session_id, error))
+        message = make_blocked_message(prepared.provider_id, name, reason, self._now_ms())
         return ImmediateOutcome(prepared.call.key, "blocked", message)
 
-    def client_outcome(self, key: str, call_id: str, tool: str, answer: ClientAnswer) -> ImmediateOutcome:
+    def make_client_outcome(
+        self, key: str, call_id: str, tool: str, answer: ClientAnswer
+    ) -> ImmediateOutcome:
         """Return the outcome of a call that the creating program answered; :meth:`fit_images` comes later.
 
         Raises:
@@ -392,13 +400,13 @@ class Dispatcher:
         """
         result = answer.result
         if result is None:
-            return self._error_outcome(key, call_id, tool, ExecutionError(answer.failure), "error")
+            return self._make_error_outcome(key, call_id, tool, ExecutionError(answer.failure), "error")
         entry = self._table.get(tool)
         if entry is not None and entry.answers is not None:
             entry.answers.validate(result.output)
         untrusted = False if entry is None else entry.tool.untrusted
         is_answer = is_of_program(key)
-        message = result_message(
+        message = make_result_message(
             call_id,
             tool,
             result,
@@ -443,10 +451,10 @@ class Dispatcher:
         if digest and (altered := self.check_unchanged(prepared, digest)) is not None:
             return altered
         try:
-            context = ToolContext(self._rights_of(prepared), call_id, signals, prepared.answered)
+            context = ToolContext(self._choose_rights(prepared), call_id, signals, prepared.answered)
             result = await tool.execute(prepared.params, context)
             is_answer = is_of_program(prepared.call.key)
-            message = result_message(
+            message = make_result_message(
                 prepared.provider_id,
                 tool.name,
                 result,
@@ -463,18 +471,20 @@ class Dispatcher:
         except InputNeeded as needed:
             return self._ask_for_input(prepared, needed, signals)
         except ToolError as error:
-            return self._tool_error(prepared, error, signals)
+            return self._make_tool_error(prepared, error, signals)
         except asyncio.CancelledError:
             if signals.cancelled:
-                return self.interrupted_outcome(prepared, signals)
+                return self.make_interrupted_outcome(prepared, signals)
             if is_cancelled():
                 raise
             inner = ExecutionError(f"{tool.name} failed: something it waited for was cancelled")
-            return self._error_outcome(prepared.call.key, prepared.provider_id, tool.name, inner, "error")
+            return self._make_error_outcome(
+                prepared.call.key, prepared.provider_id, tool.name, inner, "error"
+            )
         except BaseException as error:  # a tool may raise anything, even SystemExit; the session continues
             if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
                 raise  # the user ends the program; the system raises it only in the main thread
-            return self._unexpected_error(prepared, error)
+            return self._make_unexpected_error(prepared, error)
         return ImmediateOutcome(
             prepared.call.key,
             "ok",
@@ -484,14 +494,14 @@ class Dispatcher:
             is_json=is_answer and not isinstance(result.output, str),
         )
 
-    def _unexpected_error(self, prepared: PreparedCall, error: BaseException) -> ImmediateOutcome:
+    def _make_unexpected_error(self, prepared: PreparedCall, error: BaseException) -> ImmediateOutcome:
         """Return the outcome of a call whose tool raised an exception that is not a ToolError."""
         tool = prepared.entry.tool
-        text = f"{tool.name} failed: {words_of(error)}"
+        text = f"{tool.name} failed: {describe_error(error)}"
         frames = self._report(tool, "tool", error, text)
         plain = self._mark_untrusted(tool, ExecutionError(text))
-        outcome = self._error_outcome(prepared.call.key, prepared.provider_id, tool.name, plain, "error")
-        message = with_frames(outcome.message, frames)
+        outcome = self._make_error_outcome(prepared.call.key, prepared.provider_id, tool.name, plain, "error")
+        message = add_frames(outcome.message, frames)
         return replace(outcome, message=message, untrusted=bool(tool.untrusted))
 
     def _report(self, tool: Tool[Any], what: str, error: BaseException, text: str) -> list[str]:
@@ -501,19 +511,19 @@ class Dispatcher:
     def _mark_untrusted(self, tool: Tool[Any], error: ToolError) -> ToolError:
         """Return a tool's error; its text is put between marks if the tool declares it as untrusted."""
         if tool.untrusted is True:
-            error.message = foreign(str(error.message), tool.name, self._max_chars // 2)
+            error.message = mark_foreign(str(error.message), tool.name, self._max_chars // 2)
         return error
 
-    def _narrowed(self, entry: ToolEntry) -> SessionRights:
+    def _narrow(self, entry: ToolEntry) -> SessionRights:
         """Return the session's rights, narrowed to the capabilities that a tool declared."""
         given = self._given[entry.tool.name] = self._rights.narrowed(entry.name, entry.row.declared)
         return given
 
-    def _rights_of(self, prepared: PreparedCall) -> SessionRights:
-        rights = self._given.get(prepared.entry.tool.name) or self._narrowed(prepared.entry)
-        return self._with_more(rights, prepared) if prepared.call.tier == PermissionTier.ELEVATED else rights
+    def _choose_rights(self, prepared: PreparedCall) -> SessionRights:
+        rights = self._given.get(prepared.entry.tool.name) or self._narrow(prepared.entry)
+        return self._add_rights(rights, prepared) if prepared.call.tier == PermissionTier.ELEVATED else rights
 
-    def _with_more(self, rights: SessionRights, prepared: PreparedCall) -> SessionRights:
+    def _add_rights(self, rights: SessionRights, prepared: PreparedCall) -> SessionRights:
         """Return the rights of an allowed call.
 
         Its writer may change the protected places of the request, its files are also those of the directories
@@ -527,17 +537,19 @@ class Dispatcher:
             rights = replace(rights, reader=self._protection.reader(prepared.outside))
         return rights if rights.jobs is None else replace(rights, jobs=self._protection.jobs())
 
-    def _tool_error(self, prepared: PreparedCall, error: ToolError, signals: CallSignals) -> ImmediateOutcome:
+    def _make_tool_error(
+        self, prepared: PreparedCall, error: ToolError, signals: CallSignals
+    ) -> ImmediateOutcome:
         """Return the outcome of a ToolError; its fields may hold anything."""
         outcome: Outcome = "denied" if isinstance(error, PermissionDenied) else "error"
         passes = isinstance(error, Timeout) or (isinstance(error, ExecutionError) and error.retryable is True)
         try:
             marked = self._mark_untrusted(prepared.entry.tool, error)
-            return self._failed_attempt(prepared, marked, outcome, signals, again=passes)
+            return self._make_failed_attempt(prepared, marked, outcome, signals, again=passes)
         except (AttributeError, TypeError, ValueError, RecursionError):
-            return self._unexpected_error(prepared, error)
+            return self._make_unexpected_error(prepared, error)
 
-    def interrupted_outcome(self, prepared: PreparedCall, signals: CallSignals) -> ImmediateOutcome:
+    def make_interrupted_outcome(self, prepared: PreparedCall, signals: CallSignals) -> ImmediateOutcome:
         """Return the outcome of a call that was stopped by its deadline or by a cancellation.
 
         It holds the call's last progress report as ``partial``.
@@ -545,18 +557,18 @@ class Dispatcher:
         over_s = time.monotonic() - signals.deadline
         if over_s >= 0:
             timeout = Timeout(round(self.timeout_s(prepared) + over_s, 3), prepared.entry.name)
-            return self._failed_attempt(prepared, timeout, "timeout", signals, again=True)
+            return self._make_failed_attempt(prepared, timeout, "timeout", signals, again=True)
         error = ExecutionError("aborted while it ran; it may have done part of its work")
-        return self._failed_attempt(prepared, error, "aborted", signals, again=False)
+        return self._make_failed_attempt(prepared, error, "aborted", signals, again=False)
 
-    def skipped_outcome(self, prepared: PreparedCall) -> ImmediateOutcome:
+    def make_skipped_outcome(self, prepared: PreparedCall) -> ImmediateOutcome:
         """Return the outcome of a call that was cancelled before it began."""
         error = ExecutionError("stopped before its turn came; it did not run")
-        return self._error_outcome(
+        return self._make_error_outcome(
             prepared.call.key, prepared.provider_id, prepared.entry.name, error, "skipped"
         )
 
-    def _failed_attempt(
+    def _make_failed_attempt(
         self,
         prepared: PreparedCall,
         error: ToolError,
@@ -568,12 +580,12 @@ class Dispatcher:
         """Return the outcome of a failed attempt: the error, the attempts so far, and the last progress."""
         extra: dict[str, JsonValue] = {} if signals.attempt == 1 else {"attempts": signals.attempt}
         if signals.partial is not None and outcome in {"timeout", "aborted"}:
-            partial = short_progress(signals.partial, min(SHOWN_CHARS, self._max_chars // 2))
+            partial = shorten_progress(signals.partial, min(SHOWN_CHARS, self._max_chars // 2))
             if prepared.entry.tool.untrusted is True:
-                partial = foreign(dump_readable(partial), prepared.entry.name, self._max_chars // 2)
+                partial = mark_foreign(dump_readable(partial), prepared.entry.name, self._max_chars // 2)
             extra["partial"] = partial
         name, at_ms = prepared.entry.name, self._now_ms()
-        message = error_message(
+        message = make_error_message(
             prepared.provider_id, name, error, at_ms, extra=extra, max_chars=self._max_chars
         )
         tool = prepared.entry.tool
@@ -595,33 +607,33 @@ class Dispatcher:
     ) -> ImmediateOutcome:
         """Return the outcome of a call that needs a person's answers, or that nobody can answer."""
         if not self.can_ask_person:
-            return self.nobody_to_ask(prepared, prepared.provider_id)
+            return self.make_unasked_outcome(prepared, prepared.provider_id)
         try:
             wanted = needed.to_input()
         except ExecutionError as error:
-            return self._tool_error(prepared, error, signals)
+            return self._make_tool_error(prepared, error, signals)
         name = prepared.entry.name
-        message = pending_message(prepared.provider_id, name, PERSON_ASKED, "", self._now_ms())
+        message = make_pending_message(prepared.provider_id, name, PERSON_ASKED, "", self._now_ms())
         return ImmediateOutcome(prepared.call.key, "pending", message, wanted=wanted)
 
-    def nobody_to_ask(self, prepared: PreparedCall, call_id: str) -> ImmediateOutcome:
+    def make_unasked_outcome(self, prepared: PreparedCall, call_id: str) -> ImmediateOutcome:
         """Return the outcome of a question where no session has a channel."""
         error = ExecutionError(
             "nobody can be asked: no session at or above this one has a channel; decide yourself, and say "
             "what you assumed"
         )
-        return self._error_outcome(prepared.call.key, call_id, prepared.call.tool, error, "error")
+        return self._make_error_outcome(prepared.call.key, call_id, prepared.call.tool, error, "error")
 
-    def _blocked_outcome(
+    def _make_blocked_outcome(
         self, key: str, call_id: str, tool: Tool[Any], tier: PermissionTier, reason: str
     ) -> ImmediateOutcome:
         error = PermissionDenied(tier, reason, by_policy=True)
-        return self._error_outcome(key, call_id, tool.name, error, "denied")
+        return self._make_error_outcome(key, call_id, tool.name, error, "denied")
 
-    def _error_outcome(
+    def _make_error_outcome(
         self, key: str, call_id: str, tool: str, error: ToolError, outcome: Outcome
     ) -> ImmediateOutcome:
-        message = error_message(call_id, tool, error, self._now_ms(), max_chars=self._max_chars)
+        message = make_error_message(call_id, tool, error, self._now_ms(), max_chars=self._max_chars)
         return ImmediateOutcome(key, outcome, message)
 
 
@@ -646,11 +658,13 @@ def _note_cut(rejected: RejectedCall) -> RejectedCall:
     return replace(rejected, message=message)
 
 
-def _failed_check(tool: str, session: str, error: Exception) -> ToolError:
+def _make_check_error(tool: str, session: str, error: Exception) -> ToolError:
     """Return the error of a call that can't be checked."""
     if isinstance(error, ToolError):
         return error
-    return ExecutionError(f"the call of {tool} in session {session!r} can't be checked: {words_of(error)}")
+    return ExecutionError(
+        f"the call of {tool} in session {session!r} can't be checked: {describe_error(error)}"
+    )
 
 
 def _digest_of_invalid(tool: str, arguments: Any) -> str:

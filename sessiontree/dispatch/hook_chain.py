@@ -30,7 +30,7 @@ from sessiontree.contracts.tools.hooks import (
     Rewrite,
     Spawning,
     StartedSession,
-    takes,
+    can_handle,
 )
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ToolResultMessage
@@ -40,13 +40,13 @@ from sessiontree.dispatch.hook_run import (
     HookError,
     HookFault,
     HookRun,
-    json_of,
+    apply_rewrite,
+    check_text,
+    copy_json,
+    explain_block,
     look_all,
-    reason_of,
-    rewritten,
-    runs_at,
-    text_of,
-    withheld,
+    select_runs,
+    withhold,
 )
 
 
@@ -66,9 +66,9 @@ class WordHooks:
 
     def __init__(self, ordered: Iterable[Hook]) -> None:
         hooks = tuple(ordered)
-        self._received = runs_at(hooks, "message_received")
-        self._sending = runs_at(hooks, "message_sending")
-        self._sent = runs_at(hooks, "message_sent")
+        self._received = select_runs(hooks, "message_received")
+        self._sending = select_runs(hooks, "message_sending")
+        self._sent = select_runs(hooks, "message_sent")
 
     @property
     def runs(self) -> tuple[HookRun, ...]:
@@ -92,14 +92,14 @@ class WordHooks:
 
     async def received(self, words: HookText, ctx: HookContext) -> Screened:
         """Return an incoming message as the session receives it; a withheld one becomes a notice."""
-        kept = await _past(self._received, words, ctx, may_block=False)
+        kept = await _screen(self._received, words, ctx, may_block=False)
         if kept.block is None:
             return kept
         return replace(kept, text=f"(A message to you was withheld: {kept.block}.)")
 
-    async def sending(self, words: HookText, ctx: HookContext) -> Screened:
+    async def screen_outgoing(self, words: HookText, ctx: HookContext) -> Screened:
         """Return an outgoing message as it is sent; a withheld one becomes a notice."""
-        kept = await _past(self._sending, words, ctx, may_block=True)
+        kept = await _screen(self._sending, words, ctx, may_block=True)
         if kept.block is None:
             return kept
         return replace(kept, text=f"(What was said here is withheld: {kept.block}.)")
@@ -109,17 +109,17 @@ class WordHooks:
         return await look_all(self._sent, lambda: (replace(words), ctx))
 
 
-async def _past(runs: Iterable[HookRun], words: HookText, ctx: HookContext, *, may_block: bool) -> Screened:
+async def _screen(runs: Iterable[HookRun], words: HookText, ctx: HookContext, *, may_block: bool) -> Screened:
     faults: list[HookFault] = []
     text = words.text
     for run in runs:
         try:
             answer = await run.run(replace(words, text=text), ctx)
             if may_block and isinstance(answer, BlockCall):
-                return Screened("", reason_of(answer), tuple(faults))
+                return Screened("", explain_block(answer), tuple(faults))
             if not isinstance(answer, HookText):
                 raise HookError(f"it returned {type(answer).__name__} instead of HookText")
-            text = text_of(answer.text, "text", len(text))
+            text = check_text(answer.text, "text", len(text))
         except HookError as error:
             faults.append(run.fault(error))
             if run.guards:
@@ -146,8 +146,8 @@ class SessionHooks:
 
     def __init__(self, ordered: Iterable[Hook]) -> None:
         hooks = tuple(ordered)
-        self._spawning = runs_at(hooks, "subagent_spawning")
-        self._told = {point: runs_at(hooks, point) for point in TOLD_POINTS}
+        self._spawning = select_runs(hooks, "subagent_spawning")
+        self._told = {point: select_runs(hooks, point) for point in TOLD_POINTS}
         self.runs = (*self._spawning, *(run for runs in self._told.values() for run in runs))
         """All runs of these hooks."""
 
@@ -161,7 +161,7 @@ class SessionHooks:
         """Whether a hook observes sessions that begin and end."""
         return any(self._told.values())
 
-    async def spawning(self, spawning: Spawning, ctx: HookContext) -> SpawnRuling:
+    async def screen_spawn(self, spawning: Spawning, ctx: HookContext) -> SpawnRuling:
         """Ask the hooks whether a child may be spawned, and with what words; ``ctx`` is its parent's."""
         ruling = SpawnRuling(spawning.task, spawning.label)
         for run in self._spawning:
@@ -211,13 +211,13 @@ def _take_spawn(ruling: SpawnRuling, answer: object, asked: Spawning) -> None:
     if answer is None:
         return
     if isinstance(answer, BlockCall):
-        ruling.block = reason_of(answer)
+        ruling.block = explain_block(answer)
     elif isinstance(answer, Rewrite):
         task, label = ruling.task, ruling.label
         if answer.task is not None:
-            task = text_of(answer.task, "task", len(asked.task))
+            task = check_text(answer.task, "task", len(asked.task))
         if answer.label is not None:
-            label = text_of(answer.label, "label", 0)
+            label = check_text(answer.label, "label", 0)
             if len(label) > MAX_LABEL_CHARS:
                 raise HookError(f"its label is longer than {MAX_LABEL_CHARS} characters")
         ruling.task, ruling.label = task, label
@@ -264,9 +264,9 @@ class HookChain:
 
     def __init__(self, hooks: Iterable[Hook]) -> None:
         ordered = sorted(hooks, key=lambda hook: (hook.on_error == "block", -hook.priority))
-        self._before = runs_at(ordered, "before_tool_call")
-        self._after = runs_at(ordered, "after_tool_call")
-        self._persist = runs_at(ordered, "tool_result_persist")
+        self._before = select_runs(ordered, "before_tool_call")
+        self._after = select_runs(ordered, "after_tool_call")
+        self._persist = select_runs(ordered, "tool_result_persist")
         self.words = WordHooks(ordered)
         """The hooks for messages."""
         self.sessions = SessionHooks(ordered)
@@ -276,7 +276,7 @@ class HookChain:
     def for_hosts(cls, hooks: Iterable[Hook]) -> Self | None:
         """Return the hooks of a tree for its hosts; None if no hook runs at a point that hosts reach."""
         given = tuple(hooks)
-        return cls(given) if any(takes(hook, point) for hook in given for point in HOST_POINTS) else None
+        return cls(given) if any(can_handle(hook, point) for hook in given for point in HOST_POINTS) else None
 
     @property
     def hanging(self) -> int:
@@ -326,11 +326,11 @@ class HookChain:
         for run in self._persist:
             artifacts = tuple(replace(artifact) for artifact in kept.artifacts)
             try:
-                kept = rewritten(kept, await run.run(replace(_own(kept), artifacts=artifacts)))
+                kept = apply_rewrite(kept, await run.run(replace(_own(kept), artifacts=artifacts)))
             except HookError as error:
                 faults.append(run.fault(error))
                 if run.guards:
-                    return Kept(withheld(kept, run.name, str(error)), is_withheld=True, faults=tuple(faults))
+                    return Kept(withhold(kept, run.name, str(error)), is_withheld=True, faults=tuple(faults))
         return Kept(kept, is_withheld=False, faults=tuple(faults))
 
 
@@ -349,11 +349,11 @@ def _take(ruling: Ruling, answer: object, validate: Validate, form: Form) -> Non
     if answer is None:
         return
     if isinstance(answer, BlockCall):
-        ruling.block = reason_of(answer)
+        ruling.block = explain_block(answer)
     elif isinstance(answer, ChangeArguments):
         if not isinstance(answer.params, Mapping):
             raise HookError(f"its params are {type(answer.params).__name__} instead of a mapping")
-        changes, _ = json_of(answer.params, MAX_CHARS)
+        changes, _ = copy_json(answer.params, MAX_CHARS)
         assert isinstance(changes, dict)  # noqa: S101 - what a mapping becomes
         try:
             ruling.params, ruling.arguments = validate({**ruling.arguments, **changes})
@@ -373,10 +373,10 @@ def _take_result(ruling: Ruling, result: object, form: Form) -> None:
         raise HookError(f"its result is {type(result).__name__} instead of a ToolResult")
     left = MAX_CHARS
     for part in (result.output, result.details, result.display):
-        left -= json_of(part, left)[1]
+        left -= copy_json(part, left)[1]
     try:
-        json_of([image.data for image in result.images], left)
-        json_of([artifact.data for artifact in result.artifacts], left)
+        copy_json([image.data for image in result.images], left)
+        copy_json([artifact.data for artifact in result.artifacts], left)
         ruling.message = form(result)
     except (ExecutionError, AttributeError, TypeError) as error:
         raise HookError(f"its result can't be kept: {str(error)[:MAX_REASON]}") from error

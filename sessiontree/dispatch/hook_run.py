@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from sessiontree.contracts.errors import ExecutionError, words_of
-from sessiontree.contracts.recorded.results import Artifact, ArtifactKind, error_message
+from sessiontree.contracts.errors import ExecutionError, describe_error
+from sessiontree.contracts.recorded.results import Artifact, ArtifactKind, make_error_message
 from sessiontree.contracts.tools.author_errors import report_error
 from sessiontree.contracts.tools.hooks import (
     BlockCall,
@@ -26,8 +26,8 @@ from sessiontree.contracts.tools.hooks import (
     HookContext,
     HookPoint,
     KeptResult,
+    can_handle,
     name_of,
-    takes,
 )
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent, TextContent
@@ -81,9 +81,9 @@ class HookRun:
         given = tuple(replace(each) if isinstance(each, HookContext) else each for each in given)
         work: asyncio.Future[_Made]
         if inspect.iscoroutinefunction(function):
-            work = asyncio.ensure_future(_awaited(function, given))
+            work = asyncio.ensure_future(_await_hook(function, given))
         else:
-            work = _in_thread(function, given, self.name)
+            work = _run_in_thread(function, given, self.name)
         try:
             done, _ = await asyncio.wait({work}, timeout=self._hook.timeout_s)
         except asyncio.CancelledError:
@@ -95,7 +95,7 @@ class HookRun:
         made = work.result()
         if made.error is not None:
             quotes = self.point == "before_tool_call"
-            reason = _reason(made.error, tells=quotes)
+            reason = _describe_error(made.error, tells=quotes)
             report_error(f"hook {self.name!r} at {self.point}", made.error, reason, quotes=quotes)
             raise HookError(reason)
         return made.value
@@ -109,17 +109,17 @@ class HookRun:
         if work.done():
             return
         self.hanging += 1
-        work.add_done_callback(self._came_back)
+        work.add_done_callback(self._on_returned)
         if isinstance(work, asyncio.Task):
             work.cancel()
 
-    def _came_back(self, work: asyncio.Future[_Made]) -> None:
+    def _on_returned(self, work: asyncio.Future[_Made]) -> None:
         self.hanging -= 1
 
 
-def runs_at(hooks: Iterable[Hook], point: HookPoint) -> list[HookRun]:
+def select_runs(hooks: Iterable[Hook], point: HookPoint) -> list[HookRun]:
     """Return the hooks that run at a point, in order."""
-    return [HookRun(hook, point) for hook in hooks if takes(hook, point)]
+    return [HookRun(hook, point) for hook in hooks if can_handle(hook, point)]
 
 
 async def look_all(runs: Iterable[HookRun], given: Callable[[], tuple[object, ...]]) -> tuple[HookFault, ...]:
@@ -145,17 +145,17 @@ async def _look(run: HookRun, given: tuple[object, ...]) -> HookFault | None:
     return None
 
 
-def _reason(error: BaseException, *, tells: bool) -> str:
+def _describe_error(error: BaseException, *, tells: bool) -> str:
     name = type(error).__name__[:MAX_WORDS]
     if not tells:
         return f"it raised {name}"
     try:
-        return f"it raised {words_of(error)[:MAX_WORDS]}"
+        return f"it raised {describe_error(error)[:MAX_WORDS]}"
     except BaseException:  # noqa: BLE001 - an exception's text is its author's code, too
         return f"it raised {name}"
 
 
-async def _awaited(function: Callable[..., Any], given: tuple[object, ...]) -> _Made:
+async def _await_hook(function: Callable[..., Any], given: tuple[object, ...]) -> _Made:
     try:
         return _Made(await function(*given), None)
     except KeyboardInterrupt:
@@ -164,7 +164,9 @@ async def _awaited(function: Callable[..., Any], given: tuple[object, ...]) -> _
         return _Made(None, error)
 
 
-def _in_thread(function: Callable[..., Any], given: tuple[object, ...], name: str) -> asyncio.Future[_Made]:
+def _run_in_thread(
+    function: Callable[..., Any], given: tuple[object, ...], name: str
+) -> asyncio.Future[_Made]:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_Made] = loop.create_future()
     context = contextvars.copy_context()
@@ -197,7 +199,7 @@ _NODE = 8
 _KINDS = get_args(ArtifactKind)
 
 
-def json_of(value: object, most: int) -> tuple[JsonValue, int]:
+def copy_json(value: object, most: int) -> tuple[JsonValue, int]:
     """Return a separate copy of a JSON value, and its approximate size in characters.
 
     Raises:
@@ -205,7 +207,7 @@ def json_of(value: object, most: int) -> tuple[JsonValue, int]:
     """
     left = most
 
-    def taken(value: object, depth: int) -> JsonValue:
+    def copy_value(value: object, depth: int) -> JsonValue:
         nonlocal left
         left -= len(value) if isinstance(value, str) else _NODE
         if left < 0 or depth > MAX_DEPTH:
@@ -219,26 +221,29 @@ def json_of(value: object, most: int) -> tuple[JsonValue, int]:
             left -= value.bit_length() // 3
             return value
         if isinstance(value, list | tuple):
-            return [taken(item, depth + 1) for item in value]
+            return [copy_value(item, depth + 1) for item in value]
         if isinstance(value, Mapping):
-            return {_key(taken(key, depth + 1)): taken(item, depth + 1) for key, item in value.items()}
+            return {
+                _check_key(copy_value(key, depth + 1)): copy_value(item, depth + 1)
+                for key, item in value.items()
+            }
         raise HookError(f"what it returned holds a {type(value).__name__} without a JSON form")
 
-    return taken(value, 0), most - left
+    return copy_value(value, 0), most - left
 
 
-def _key(key: JsonValue) -> str:
+def _check_key(key: JsonValue) -> str:
     if not isinstance(key, str):
         raise HookError(f"what it returned has {key!r} as a key; keys are text")
     return key
 
 
-def size_of(kept: KeptResult) -> int:
+def measure_size(kept: KeptResult) -> int:
     """Return the approximate number of characters of a result."""
-    return _size(_texts(kept)) + _json_size(kept.details)
+    return _measure_texts(_list_texts(kept)) + _measure_json(kept.details)
 
 
-def _json_size(value: JsonValue) -> int:
+def _measure_json(value: JsonValue) -> int:
     """Return the approximate number of characters of a value that was already kept."""
     total, waiting = 0, [value]
     while waiting:
@@ -246,17 +251,17 @@ def _json_size(value: JsonValue) -> int:
         total += len(item) if isinstance(item, str) else _NODE
         if isinstance(item, Mapping):
             waiting.extend(item.values())
-            total += _size(item)
+            total += _measure_texts(item)
         elif isinstance(item, list):
             waiting.extend(item)
     return total
 
 
-def _size(texts: Iterable[str]) -> int:
+def _measure_texts(texts: Iterable[str]) -> int:
     return sum(_NODE + len(text) for text in texts)
 
 
-def _texts(kept: KeptResult) -> Iterable[str]:
+def _list_texts(kept: KeptResult) -> Iterable[str]:
     for block in kept.content:
         yield from (block.text,) if isinstance(block, TextContent) else (block.data, block.mime_type)
     for artifact in kept.artifacts:
@@ -265,7 +270,7 @@ def _texts(kept: KeptResult) -> Iterable[str]:
                 yield text
 
 
-def rewritten(kept: KeptResult, answer: object) -> KeptResult:
+def apply_rewrite(kept: KeptResult, answer: object) -> KeptResult:
     """Return a kept result after a hook rewrote it.
 
     Raises:
@@ -282,9 +287,9 @@ def rewritten(kept: KeptResult, answer: object) -> KeptResult:
             raise HookError("it returned content or artifacts that are not what they should be")
     if any(isinstance(block, ImageContent) and block not in kept.content for block in answer.content):
         raise HookError("it returned an image the result did not have; images are made fit before")
-    most = size_of(kept) + MAX_CHARS
-    size = _size(_texts(answer))
-    details, _ = json_of(answer.details, most - size)
+    most = measure_size(kept) + MAX_CHARS
+    size = _measure_texts(_list_texts(answer))
+    details, _ = copy_json(answer.details, most - size)
     return replace(kept, content=answer.content, artifacts=answer.artifacts, details=details)
 
 
@@ -305,7 +310,7 @@ def _is_artifact(artifact: object) -> bool:
     )
 
 
-def text_of(answer: object, what: str, before: int) -> str:
+def check_text(answer: object, what: str, before: int) -> str:
     """Check the text that a hook returned and return it.
 
     Args:
@@ -325,7 +330,7 @@ def text_of(answer: object, what: str, before: int) -> str:
     return answer
 
 
-def reason_of(block: BlockCall) -> str:
+def explain_block(block: BlockCall) -> str:
     """Return why a hook blocks something; if it gives no reason, a text that says so.
 
     Raises:
@@ -336,8 +341,8 @@ def reason_of(block: BlockCall) -> str:
     return block.reason[:MAX_REASON] if block.reason.strip() else BlockCall().reason
 
 
-def withheld(kept: KeptResult, hook: str, reason: str) -> KeptResult:
+def withhold(kept: KeptResult, hook: str, reason: str) -> KeptResult:
     """Return what is kept in place of a result whose guard failed."""
     words = f"the call is over, but its result is withheld: hook {hook!r} failed, {reason}"
-    message = error_message(kept.call_id, kept.tool, ExecutionError(words), 0)
+    message = make_error_message(kept.call_id, kept.tool, ExecutionError(words), 0)
     return KeptResult(kept.call_id, kept.tool, message.content, message.details, is_error=True)

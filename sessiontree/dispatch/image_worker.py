@@ -55,7 +55,7 @@ class Fit:
     source_height: int
 
 
-def fitted(data: bytes, *, max_width: int, max_height: int, max_bytes: int, max_pixels: int) -> Fit:
+def fit_image(data: bytes, *, max_width: int, max_height: int, max_bytes: int, max_pixels: int) -> Fit:
     """Return the first frame of an image, upright, within the limits, encoded again without metadata.
 
     A lossless image stays PNG if that is small enough; otherwise it becomes JPEG on white, and is shrunk
@@ -66,7 +66,7 @@ def fitted(data: bytes, *, max_width: int, max_height: int, max_bytes: int, max_
             or is damaged.
     """
     try:
-        with _opened(data, max_pixels) as source:
+        with _open_image(data, max_pixels) as source:
             turned = source.getexif().get(ORIENTATION, 1)
             on_its_side = turned in UPRIGHT and turned >= 5
             width, height = source.size[::-1] if on_its_side else source.size
@@ -74,13 +74,13 @@ def fitted(data: bytes, *, max_width: int, max_height: int, max_bytes: int, max_
             lossless = source.format in {"PNG", "GIF"}
             if source.format == "JPEG":
                 source.draft("RGB", box)
-            image = _plain(source)
+            image = _convert_pixels(source)
         if image.width > box[0] or image.height > box[1]:
             image.thumbnail(box, Image.Resampling.LANCZOS)
         if turned in UPRIGHT:
             image = image.transpose(UPRIGHT[turned])
         image.info = {}
-        encoded, mime_type, image = _encoded(image, lossless or image.mode == "RGBA", max_bytes)
+        encoded, mime_type, image = _encode(image, lossless or image.mode == "RGBA", max_bytes)
     except (Refused, MemoryError):
         raise
     except Exception as error:  # decoders may raise anything for foreign bytes
@@ -94,22 +94,22 @@ OPAQUE: Final = 128
 """Least alpha of a pixel whose colour counts."""
 
 
-def described(data: bytes, *, max_pixels: int) -> dict[str, Any]:
+def describe_image(data: bytes, *, max_pixels: int) -> dict[str, Any]:
     """Return format, size turned upright, frames, transparency and most frequent colours of an image.
 
     Raises:
         Refused: as for :func:`fitted`.
     """
     try:
-        with _opened(data, max_pixels) as source:
+        with _open_image(data, max_pixels) as source:
             on_its_side = source.getexif().get(ORIENTATION, 1) in range(5, 9)
             width, height = source.size[::-1] if on_its_side else source.size
             form = "JPEG" if source.format == "MPO" else str(source.format)
             if form == "JPEG":
                 source.draft("RGB", (SAMPLE_SIDE, SAMPLE_SIDE))
-            image = _plain(source)
+            image = _convert_pixels(source)
             frames = int(getattr(source, "n_frames", 1))
-        colours = _colours(image)
+        colours = _find_colours(image)
     except (Refused, MemoryError):
         raise
     except Exception as error:  # decoders may raise anything for foreign bytes
@@ -124,7 +124,7 @@ def described(data: bytes, *, max_pixels: int) -> dict[str, Any]:
     }
 
 
-def _colours(image: Image.Image) -> list[tuple[str, float]]:
+def _find_colours(image: Image.Image) -> list[tuple[str, float]]:
     """Return the most frequent colours and their shares, of a small copy."""
     image.thumbnail((SAMPLE_SIDE, SAMPLE_SIDE), Image.Resampling.BOX)
     pixels = list(image.convert("RGBA").getdata())
@@ -139,7 +139,7 @@ def _colours(image: Image.Image) -> list[tuple[str, float]]:
     return [(f"#{bytes(colour).hex()}", count / len(seen)) for count, colour in ordered]
 
 
-def _opened(data: bytes, max_pixels: int) -> Image.Image:
+def _open_image(data: bytes, max_pixels: int) -> Image.Image:
     """Return an image of which only the header was read."""
     Image.MAX_IMAGE_PIXELS = None  # checked below, with a message that names the limit
     try:
@@ -153,7 +153,7 @@ def _opened(data: bytes, max_pixels: int) -> Image.Image:
     return image
 
 
-def _plain(image: Image.Image) -> Image.Image:
+def _convert_pixels(image: Image.Image) -> Image.Image:
     """Return the pixels as 8-bit grey or RGB, or as RGBA if some are transparent."""
     if image.mode.startswith("I"):
         return image.convert("I").point(lambda level: level * (1 / 256) + 0).convert("L")
@@ -162,10 +162,10 @@ def _plain(image: Image.Image) -> Image.Image:
     return image.copy() if image.mode == mode else image.convert(mode)
 
 
-def _encoded(image: Image.Image, lossless: bool, max_bytes: int) -> tuple[bytes, str, Image.Image]:
+def _encode(image: Image.Image, lossless: bool, max_bytes: int) -> tuple[bytes, str, Image.Image]:
     """Return the bytes, their type, and the image they encode; it is shrunk only if necessary."""
     if lossless:
-        png = _saved(image, "PNG")
+        png = _save(image, "PNG")
         if len(png) <= max_bytes:
             return png, "image/png", image
     if image.mode == "RGBA":
@@ -174,7 +174,7 @@ def _encoded(image: Image.Image, lossless: bool, max_bytes: int) -> tuple[bytes,
         image = ground
     while True:
         for quality in QUALITIES:
-            jpeg = _saved(image, "JPEG", quality=quality)
+            jpeg = _save(image, "JPEG", quality=quality)
             if len(jpeg) <= max_bytes:
                 return jpeg, "image/jpeg", image
         smaller = (int(image.width * SHRINK) or 1, int(image.height * SHRINK) or 1)
@@ -183,7 +183,7 @@ def _encoded(image: Image.Image, lossless: bool, max_bytes: int) -> tuple[bytes,
         image = image.resize(smaller, Image.Resampling.LANCZOS)
 
 
-def _saved(image: Image.Image, name: str, **options: int) -> bytes:
+def _save(image: Image.Image, name: str, **options: int) -> bytes:
     stream = BytesIO()
     image.save(stream, name, **options)
     return stream.getvalue()
@@ -211,8 +211,8 @@ def main() -> None:
     answer: dict[str, Any]
     try:
         given = sys.stdin.buffer.read()
-        facts = described(given, **order) if only_facts else None
-        fit = fitted(given, **order) if facts is None else None
+        facts = describe_image(given, **order) if only_facts else None
+        fit = fit_image(given, **order) if facts is None else None
     except Refused as refused:
         answer = {"refused": str(refused)}
     except MemoryError:

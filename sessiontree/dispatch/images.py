@@ -24,11 +24,11 @@ from sessiontree.contracts.errors import ImageRefused
 from sessiontree.contracts.handles.image_facts import ImageColour, ImageFacts
 from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, MAX_SOURCE_PIXELS, ImageLimits
 from sessiontree.contracts.tools.agent import RESULT_SHARE
-from sessiontree.contracts.tools.thread_calls import Stop, in_thread_until_stopped
+from sessiontree.contracts.tools.thread_calls import Stop, run_until_stopped
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.dispatch.results import NOTE_CHARS
-from sessiontree.interpreter.import_guard import words_for
+from sessiontree.interpreter.import_guard import build_command
 
 LIMIT_S: Final = 15.0
 """Most seconds for one image, including the start of the interpreter."""
@@ -83,19 +83,19 @@ class ImageCleaner:
         """
         limits = self._limits.narrowed(narrower)
         async with self._turn:
-            return await in_thread_until_stopped(
-                lambda stop: cleaned(image, limits, name, self._limit_s, stop)
-            )
+            return await run_until_stopped(lambda stop: clean_image(image, limits, name, self._limit_s, stop))
 
 
-def cleaned(image: ImageContent, limits: ImageLimits, name: str, limit_s: float, stop: Stop) -> CleanImage:
+def clean_image(
+    image: ImageContent, limits: ImageLimits, name: str, limit_s: float, stop: Stop
+) -> CleanImage:
     """Return an image within the limits. Blocks: call it from a thread.
 
     Raises:
         ImageRefused: as for :meth:`ImageCleaner.clean`, or because ``stop`` returned True.
     """
     order = limits.model_dump() | {"max_pixels": MAX_SOURCE_PIXELS}
-    found, shown = _ordered(_decoded(image.data, name), order, name, limit_s, stop)
+    found, shown = _send_order(_decode(image.data, name), order, name, limit_s, stop)
     (width, height), (source_width, source_height) = found["shown"], found["source"]
     content = ImageContent(b64encode(shown).decode("ascii"), found["mime_type"])
     return CleanImage(content, width, height, source_width, source_height)
@@ -124,15 +124,15 @@ class ImageProcess:
             raise ImageRefused(name, f"it has more than {MAX_SOURCE_BYTES:,} bytes")
         order = {"max_pixels": MAX_SOURCE_PIXELS, "only_facts": True}
         async with self._turn:
-            found, _ = await in_thread_until_stopped(
-                lambda stop: _ordered(data, order, name, self._limit_s, stop)
+            found, _ = await run_until_stopped(
+                lambda stop: _send_order(data, order, name, self._limit_s, stop)
             )
         facts = found["facts"]
         colours = tuple(ImageColour(code, share) for code, share in facts.pop("colours"))
         return ImageFacts(bytes=len(data), colours=colours, **facts)
 
 
-def _ordered(
+def _send_order(
     data: bytes, order: dict[str, Any], name: str, limit_s: float, stop: Stop
 ) -> tuple[dict[str, Any], bytes]:
     """Return the process's answer to an order about an image: its first line, and the bytes after it.
@@ -143,13 +143,13 @@ def _ordered(
     order = order | {"limit_s": limit_s * 2}
     with ExitStack() as open_files:
         # Files in memory instead of pipes: the kernel bounds the answer's length, and no side waits.
-        given, answer, complaint = (open_files.enter_context(_memory_file()) for _ in range(3))
+        given, answer, complaint = (open_files.enter_context(_open_memory_file()) for _ in range(3))
         given.write(json.dumps(order).encode() + b"\n")
         given.write(data)
         given.seek(0)
         _run(given, answer, complaint, name, limit_s, stop)
         answer.seek(0)
-        found = _told(answer.readline(2**16))
+        found = _parse_answer(answer.readline(2**16))
         shown = answer.read(order.get("max_bytes", 0) + 1)
         complaint.seek(0)
         if found is None:
@@ -160,7 +160,7 @@ def _ordered(
     return found, shown
 
 
-def _decoded(text: str, name: str) -> bytes:
+def _decode(text: str, name: str) -> bytes:
     if len(text) > (MAX_SOURCE_BYTES + 2) // 3 * 4:
         raise ImageRefused(name, f"it has more than {MAX_SOURCE_BYTES:,} bytes")
     try:
@@ -169,7 +169,7 @@ def _decoded(text: str, name: str) -> bytes:
         raise ImageRefused(name, f"its data is not base64 ({str(error)[:80]})") from error
 
 
-def _memory_file() -> IO[bytes]:
+def _open_memory_file() -> IO[bytes]:
     return os.fdopen(os.memfd_create("image"), "w+b")
 
 
@@ -184,7 +184,7 @@ def _run(
     """Run the program until it ends; kill it if it must stop."""
     try:
         process = subprocess.Popen(  # noqa: S603 - the interpreter that runs us, and our own file
-            words_for("-B", str(PROGRAM)),
+            build_command("-B", str(PROGRAM)),
             stdin=given,
             stdout=answer,
             stderr=complaint,
@@ -218,7 +218,7 @@ def _await(pid: int, name: str, limit_s: float, stop: Stop) -> None:
         os.close(ending)
 
 
-def _told(line: bytes) -> dict[str, Any] | None:
+def _parse_answer(line: bytes) -> dict[str, Any] | None:
     """Return the first line of an answer; None if the program did not write one."""
     try:
         found: dict[str, Any] = json.loads(line)
@@ -263,7 +263,7 @@ class Pictures:
         the image is left out, because a call that worked must not look like a failed one.
 
         Args:
-            message: Made by :func:`~sessiontree.dispatch.results.result_message`.
+            message: Made by :func:`~sessiontree.dispatch.results.make_result_message`.
             max_chars: Most characters of the message's texts.
             harmless: Whether the call can be repeated without effect.
             narrower: Further limits for the images of this result.
@@ -275,12 +275,12 @@ class Pictures:
         if not images:
             return message
         texts = [block for block in message.content if isinstance(block, TextContent)]
-        shown, notes = await self._fitted(images, message.tool_name, harmless=harmless, narrower=narrower)
+        shown, notes = await self._fit_images(images, message.tool_name, harmless=harmless, narrower=narrower)
         if notes:
             texts.append(TextContent(cut_text("\n".join(notes), min(NOTE_CHARS, max_chars // 2) - 1)))
         return replace(message, content=(*texts, *shown))
 
-    async def _fitted(
+    async def _fit_images(
         self, images: list[ImageContent], tool: str, *, harmless: bool, narrower: ImageLimits | None
     ) -> tuple[list[ImageContent], list[str]]:
         if self._cleaner is None:

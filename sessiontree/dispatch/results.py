@@ -14,7 +14,7 @@ from sessiontree.contracts.settings.settings import MAX_IMAGES, ImageLimits
 from sessiontree.contracts.values.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.values.truncation import cut_line, cut_text
-from sessiontree.contracts.values.untrusted import wrapped
+from sessiontree.contracts.values.untrusted import wrap_untrusted
 from sessiontree.dispatch.tool_table import ToolEntry
 
 
@@ -72,7 +72,7 @@ NOTE_CHARS = 400
 ARTIFACT_KINDS = get_args(ArtifactKind)
 
 
-def result_message(
+def make_result_message(
     call_id: str,
     tool: str,
     result: object,
@@ -102,7 +102,7 @@ def result_message(
         _check_parts(tool, result)
     room = max_chars - min(NOTE_CHARS, max_chars // 2) if result.images else max_chars
     if marks and True in (result.untrusted, untrusted) and "marked" not in (result.untrusted, untrusted):
-        text = foreign(text, tool, room)
+        text = mark_foreign(text, tool, room)
     elif len(text) > room:
         text = cut_text(text, room)
     text_block = TextContent(text)
@@ -111,14 +111,17 @@ def result_message(
     )
     details: JsonValue = None
     if result.details is not None or result.display:
-        details = {"display": cut_line(result.display, DISPLAY_CHARS), "details": _details(tool, result)}
+        details = {
+            "display": cut_line(result.display, DISPLAY_CHARS),
+            "details": _convert_details(tool, result),
+        }
     return ToolResultMessage(call_id, tool, content, details, False, at_ms)
 
 
-def foreign(text: str, tool: str, max_chars: int) -> str:
+def mark_foreign(text: str, tool: str, max_chars: int) -> str:
     """Return untrusted text of a tool between marks, cut so that the marks stay whole."""
-    room = max(0, max_chars - len(wrapped("", kind=FOREIGN, source=tool)))
-    return wrapped(cut_text(text, room) if len(text) > room else text, kind=FOREIGN, source=tool)
+    room = max(0, max_chars - len(wrap_untrusted("", kind=FOREIGN, source=tool)))
+    return wrap_untrusted(cut_text(text, room) if len(text) > room else text, kind=FOREIGN, source=tool)
 
 
 def _check_parts(tool: str, result: ToolResult) -> None:
@@ -142,7 +145,7 @@ def _check_parts(tool: str, result: ToolResult) -> None:
         if not (isinstance(artifact, Artifact) and _is_whole(artifact)):
             raise ExecutionError(f"{tool} returned {artifact!r} among its artifacts; give Artifacts of text")
 
-        size = sum(len(text) for text in _texts_of(artifact))
+        size = sum(len(text) for text in _list_texts(artifact))
         if size >= MAX_ARTIFACT_CHARS:
             raise ExecutionError(
                 f"{tool} returned an artifact of {size:,} characters; below {MAX_ARTIFACT_CHARS:,} are kept "
@@ -151,10 +154,10 @@ def _check_parts(tool: str, result: ToolResult) -> None:
 
 
 def _is_whole(artifact: Artifact) -> bool:
-    return artifact.kind in ARTIFACT_KINDS and _are_texts(*_texts_of(artifact))
+    return artifact.kind in ARTIFACT_KINDS and _are_texts(*_list_texts(artifact))
 
 
-def _texts_of(artifact: Artifact) -> list[str]:
+def _list_texts(artifact: Artifact) -> list[str]:
     places = [place for place in (artifact.path, artifact.uri, artifact.data) if place is not None]
     return [artifact.description, *places]
 
@@ -163,17 +166,17 @@ def _are_texts(*values: object) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
-def _details(tool: str, result: ToolResult) -> JsonValue:
+def _convert_details(tool: str, result: ToolResult) -> JsonValue:
     try:
         details = to_json_value(result.details)
     except RecursionError as error:
         raise ExecutionError(f"{tool} returned details that are nested too deeply") from error
-    if _weight(details, MAX_DETAILS_WEIGHT) <= MAX_DETAILS_WEIGHT:
+    if _weigh(details, MAX_DETAILS_WEIGHT) <= MAX_DETAILS_WEIGHT:
         return details
     return {"omitted": True, "reason": f"they weigh more than {MAX_DETAILS_WEIGHT:,} characters and members"}
 
 
-def _weight(value: JsonValue, most: int) -> int:
+def _weigh(value: JsonValue, most: int) -> int:
     """Return the characters and members of a value; counting ends beyond ``most``."""
     if isinstance(value, str):
         return len(value)
@@ -182,12 +185,12 @@ def _weight(value: JsonValue, most: int) -> int:
     weight = 0
     if isinstance(value, list):
         for item in value:
-            weight += 1 + _weight(item, most - weight)
+            weight += 1 + _weigh(item, most - weight)
             if weight > most:
                 break
     elif isinstance(value, dict):
         for name, item in value.items():
-            weight += 1 + len(name) + _weight(item, most - weight)
+            weight += 1 + len(name) + _weigh(item, most - weight)
             if weight > most:
                 break
     return weight

@@ -12,14 +12,14 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.capabilities import WRITER
 from sessiontree.contracts.recorded.programs import ProgramSource
-from sessiontree.contracts.tools.client_tool import ClientTool, asks_person
+from sessiontree.contracts.tools.client_tool import ClientTool, is_question_tool
 from sessiontree.contracts.tools.decorator import FunctionTool
 from sessiontree.contracts.tools.program_tool import ProgramTool, SavedProgram, ToolFinder
 from sessiontree.contracts.tools.tool import Tool, ToolFlag, check_tool
-from sessiontree.policy.catalog import CatalogRow, row_of
-from sessiontree.policy.vocabulary import folded
+from sessiontree.policy.catalog import CatalogRow, build_row
+from sessiontree.policy.vocabulary import fold_name
 from sessiontree.schema.compiled import CompiledTool, compile_tool
-from sessiontree.schema.result import ResultSchema, compile_result, result_json_schema
+from sessiontree.schema.result import ResultSchema, compile_result, derive_result_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,16 @@ class ToolTable:
         self._by_spelling: dict[str, ToolEntry] = {}
         for tool in tools:
             check_tool(tool)
-            row = row_of(tool, plugin=self._plugins.get(tool.name, ""))
-            entry = ToolEntry(tool, compile_tool(tool), row, _answers_of(tool))
+            row = build_row(tool, plugin=self._plugins.get(tool.name, ""))
+            entry = ToolEntry(tool, compile_tool(tool), row, _compile_answers(tool))
             for spelling in (tool.name, *tool.aliases):
                 self._claim(spelling, entry)
             self._by_name[tool.name] = entry
 
     def _claim(self, spelling: str, entry: ToolEntry) -> None:
-        other = self._by_spelling.setdefault(folded(spelling), entry)
+        other = self._by_spelling.setdefault(fold_name(spelling), entry)
         if other is not entry:
-            places = [_where(other.tool), _where(entry.tool)]
+            places = [_describe_place(other.tool), _describe_place(entry.tool)]
             both = " and ".join(places) if places[0] != places[1] else f"both are {places[0]}"
             raise ConfigError(f"two tools are called {spelling!r}: {both}; rename one")
 
@@ -121,7 +121,7 @@ class ToolTable:
     @cached_property
     def for_persons(self) -> frozenset[str]:
         """Names of the tools whose calls a person answers."""
-        return frozenset(entry.name for entry in self if asks_person(entry.tool))
+        return frozenset(entry.name for entry in self if is_question_tool(entry.tool))
 
     @property
     def plugins(self) -> Mapping[str, str]:
@@ -130,25 +130,25 @@ class ToolTable:
 
     def get(self, name: str) -> ToolEntry | None:
         """Return the tool of a name or alias, in any case."""
-        return self._by_name.get(name) or self._by_spelling.get(folded(name))
+        return self._by_name.get(name) or self._by_spelling.get(fold_name(name))
 
-    def held_by(self, kind: SessionKind, names: Iterable[str]) -> frozenset[str]:
+    def select_held(self, kind: SessionKind, names: Iterable[str]) -> frozenset[str]:
         """Return which of the named tools a session of a kind may hold."""
         entries = (self._by_name.get(name) for name in names)
         return frozenset(entry.name for entry in entries if entry is not None and kind in entry.tool.kinds)
 
 
-def _answers_of(tool: Tool[Any]) -> ResultSchema | None:
+def _compile_answers(tool: Tool[Any]) -> ResultSchema | None:
     if not isinstance(tool, ClientTool) or tool.result_type is None:
         return None
     wanted = tool.result_type
     try:
-        return compile_result(wanted if isinstance(wanted, Mapping) else result_json_schema(wanted))
+        return compile_result(wanted if isinstance(wanted, Mapping) else derive_result_schema(wanted))
     except ConfigError as error:
         raise ConfigError(f"tool {tool.name!r}: {error}") from error
 
 
-def _where(tool: Tool[Any]) -> str:
+def _describe_place(tool: Tool[Any]) -> str:
     """Return where a tool is defined: module, name, and file and line if they are known."""
     made: Any = inspect.unwrap(tool.function) if isinstance(tool, FunctionTool) else type(tool)
     named = f"{made.__module__}.{getattr(made, '__qualname__', type(made).__qualname__)}"

@@ -19,7 +19,7 @@ from sessiontree.contracts.tools.client_tool import ClientTool
 from sessiontree.contracts.tools.tool import RawTool
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.policy.settings import PolicyConfig
-from sessiontree.runtime.rights.session_rights import journaled_policy
+from sessiontree.runtime.rights.session_rights import read_journaled_policy
 
 MAX_TOOLS: Final = 128
 MAX_SCHEMA_CHARS: Final = 32_768
@@ -80,14 +80,14 @@ def declare(functions: Sequence[GivenFunction]) -> dict[str, Mapping[str, JsonVa
     return declared
 
 
-def declared_in(config: TreeConfig) -> dict[str, Mapping[str, JsonValue]]:
+def find_declared(config: TreeConfig) -> dict[str, Mapping[str, JsonValue]]:
     """Return what the client of a tree declared, by name."""
     return {row.name: row.declared for row in config.tools if row.declared is not None}
 
 
-def tier_in(config: TreeConfig) -> str | None:
+def find_tier(config: TreeConfig) -> str | None:
     """Return the highest tier of a call in a tree; None = it has no bound."""
-    return journaled_policy(config)[0].max_tier
+    return read_journaled_policy(config)[0].max_tier
 
 
 def check_repeated(config: TreeConfig, declared: Mapping[str, Mapping[str, JsonValue]]) -> None:
@@ -96,7 +96,7 @@ def check_repeated(config: TreeConfig, declared: Mapping[str, Mapping[str, JsonV
     Raises:
         ConfigError: a tool is new, or another one than before; names it.
     """
-    held = declared_in(config)
+    held = find_declared(config)
     for name, each in declared.items():
         if name not in held:
             raise ConfigError(f"tools: the conversation has no {name!r}; its first request says which it has")

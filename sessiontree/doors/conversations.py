@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from sessiontree.api.agents.model_choice import ModelLike
 from sessiontree.api.options.app import take_app
-from sessiontree.api.options.options import new_nonce
+from sessiontree.api.options.options import make_nonce
 from sessiontree.api.programs.program_files import read_programs
 from sessiontree.api.programs.program_grants import grant_program
 from sessiontree.api.runtime.runtime import Runtime
@@ -32,11 +32,11 @@ from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.tools.program_tool import SavedText
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
-from sessiontree.doors.client_tools import add_hosted, declared_in, tier_in
+from sessiontree.doors.client_tools import add_hosted, find_declared, find_tier
 from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal, Spending
 from sessiontree.doors.response_log import ResponseLog
-from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, new_turn_id
+from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, make_turn_id
 from sessiontree.runtime.replay.stored_trees import find_summary, read_main_model
 from sessiontree.runtime.replay.tree_fork import group_around
 from sessiontree.schema.dialect import SchemaWarning
@@ -115,7 +115,7 @@ class Conversation:
     @property
     def hosted(self) -> Mapping[str, Mapping[str, JsonValue]]:
         """What its client declared of the tools that it hosts, by name."""
-        return declared_in(self.config)
+        return find_declared(self.config)
 
     @property
     def is_kept(self) -> bool:
@@ -160,7 +160,7 @@ class Conversation:
         """
         self.note_cost()
         check_budget(self.principal, self._spending)
-        turn_id = turn_id or new_turn_id(self.conversation_id)
+        turn_id = turn_id or make_turn_id(self.conversation_id)
         sender = replace(self.principal.sender, group=group)
         send = self.tree.main.send
         reply = send(text, sender=sender, images=images, message_id=turn_id, settings=settings)
@@ -180,7 +180,7 @@ class Conversation:
         """
         turn = (await self.log.read()).get(turn_id)
         if turn is None:
-            raise _not_found(turn_id)
+            raise _make_not_found(turn_id)
         return turn
 
     async def answer_call(self, call_id: str, answer: ClientAnswer, answer_id: str) -> None:
@@ -281,7 +281,7 @@ class Conversations:
             SpentError: the budget of the principal is used up.
         """
         principal.check_agent(agent)
-        left = check_budget(principal, await self._spending_of(principal))
+        left = check_budget(principal, await self._load_spending(principal))
         await self._make_room(principal)
         place = workspace or principal.rights.workspace
         options = principal.limit(self._options_for(place, agent), tuple(hosted or ()), budget_usd=left)
@@ -322,14 +322,14 @@ class Conversations:
             JournalError: the journal can't be read or written.
         """
         principal = conversation.principal
-        check_budget(principal, await self._spending_of(principal))
+        check_budget(principal, await self._load_spending(principal))
         await self._make_room(principal)
         records = await conversation.log.feed.list_records()
         end = group_around(records, seq)[1]
         if tree_id is None:
             forked = await conversation.tree.fork(at=end, channel=principal.channel())
             return await self._keep(principal, forked)
-        await conversation.log.supervisor.fork(conversation.conversation_id, end, tree_id, new_nonce(), {})
+        await conversation.log.supervisor.fork(conversation.conversation_id, end, tree_id, make_nonce(), {})
         return await self.find(principal, tree_id, is_named=False)
 
     @property
@@ -358,16 +358,16 @@ class Conversations:
             ConfigError: too many trees are open.
         """
         if _TREE.fullmatch(conversation_id) is None:
-            raise _not_found(conversation_id)
-        async with self._changing(conversation_id):
+            raise _make_not_found(conversation_id)
+        async with self._get_change_lock(conversation_id):
             held = self._open.get(conversation_id)
             if held is None:
                 if not await self._is_own(principal, conversation_id, is_named=is_named):
-                    raise _not_found(conversation_id)
+                    raise _make_not_found(conversation_id)
                 held = await self._resume(principal, conversation_id, model)
         is_hidden = is_named and not held.is_kept
         if is_hidden or held.principal.principal_id != principal.principal_id:
-            raise _not_found(conversation_id)
+            raise _make_not_found(conversation_id)
         return held
 
     async def find_by_turn(
@@ -386,13 +386,13 @@ class Conversations:
         """
         form = _TURN.fullmatch(turn_id)
         if form is None:
-            raise _not_found(turn_id)
+            raise _make_not_found(turn_id)
         try:
             return await self.find(principal, form[1], is_named=is_named)
         except NotFoundError:
-            raise _not_found(turn_id) from None
+            raise _make_not_found(turn_id) from None
 
-    async def last_model(self, principal: DoorPrincipal, conversation_id: str) -> tuple[str, str]:
+    async def find_last_model(self, principal: DoorPrincipal, conversation_id: str) -> tuple[str, str]:
         """Return Main's agent and the own name of the model that Main had last; empty = it had none.
 
         Raises:
@@ -400,7 +400,7 @@ class Conversations:
             JournalError: the journal can't be read.
         """
         if not await self._is_own(principal, conversation_id, is_named=True):
-            raise _not_found(conversation_id)
+            raise _make_not_found(conversation_id)
         return await asyncio.to_thread(read_main_model, self._runtime.journal_dir, conversation_id)
 
     async def find_tree(self, principal: DoorPrincipal, conversation_id: str) -> TreeSummary:
@@ -414,7 +414,7 @@ class Conversations:
             found = await asyncio.to_thread(find_summary, self.state_dir, conversation_id)
             if found is not None and found.purpose == principal.purpose:
                 return found
-        raise _not_found(conversation_id)
+        raise _make_not_found(conversation_id)
 
     async def list_trees(self, principal: DoorPrincipal) -> list[TreeSummary]:
         """Return the trees of a principal, newest first."""
@@ -422,12 +422,12 @@ class Conversations:
 
     async def _is_own(self, principal: DoorPrincipal, tree_id: str, *, is_named: bool) -> bool:
         try:
-            purpose = (await self._runtime.backend.config_of(tree_id)).purpose
+            purpose = (await self._runtime.backend.read_config(tree_id)).purpose
         except TreeNotFound:
             return False
         return purpose == principal.purpose or (not is_named and purpose == principal.passing_purpose)
 
-    async def _spending_of(self, principal: DoorPrincipal) -> Spending:
+    async def _load_spending(self, principal: DoorPrincipal) -> Spending:
         """Return what a principal has spent; its journals are read with its first conversation."""
         known = self._spending.get(principal.principal_id)
         if known is None:
@@ -450,14 +450,14 @@ class Conversations:
             return
         for each in own:
             if each.users == 0 and not await each.is_at_work():
-                async with self._changing(each.conversation_id):
+                async with self._get_change_lock(each.conversation_id):
                     await self._close(each)
                 return
         raise ConfigError(f"{min(most, MAX_OPEN):,} conversations are open and at work; try again later")
 
     async def release(self, released: Conversation) -> None:
         """Close the tree of a conversation at once if nobody uses it; it can be continued later."""
-        async with self._changing(released.conversation_id):  # nobody resumes it before it is closed
+        async with self._get_change_lock(released.conversation_id):  # nobody resumes it before it is closed
             if released.users == 0 and self._open.get(released.conversation_id) is released:
                 await self._close(released)
 
@@ -467,7 +467,7 @@ class Conversations:
         Those of which nothing is to be kept are erased, unless a turn of theirs goes on.
         """
         for each in tuple(self._open.values()):
-            async with self._changing(each.conversation_id):
+            async with self._get_change_lock(each.conversation_id):
                 await self._close(each)
         made, self._made = self._made, None
         if made is not None:
@@ -478,7 +478,7 @@ class Conversations:
                     await stored.erase(tree_id, keep_memory=True)
             self._over.clear()
 
-    def _changing(self, conversation_id: str) -> asyncio.Lock:
+    def _get_change_lock(self, conversation_id: str) -> asyncio.Lock:
         """Return what one who opens or closes a tree holds; it is forgotten with its last holder."""
         return self._locks.setdefault(conversation_id, asyncio.Lock())
 
@@ -490,9 +490,9 @@ class Conversations:
 
     async def _keep(self, principal: DoorPrincipal, tree: SessionTree) -> Conversation:
         backend = self._runtime.backend
-        config = await backend.config_of(tree.tree_id)
+        config = await backend.read_config(tree.tree_id)
         feed = JournalFeed(backend.supervisor, tree.tree_id)
-        spending = await self._spending_of(principal)
+        spending = await self._load_spending(principal)
         kept = Conversation(principal, tree, config, feed, self._close_later, spending)
         self._open[tree.tree_id] = kept
         self._close_later(kept)
@@ -504,9 +504,9 @@ class Conversations:
         if model is not None:
             options["model"] = model
         try:
-            config = await self._runtime.backend.config_of(tree_id)
-            if hosted := declared_in(config):
-                options = add_hosted(options, hosted, tier_in(config))
+            config = await self._runtime.backend.read_config(tree_id)
+            if hosted := find_declared(config):
+                options = add_hosted(options, hosted, find_tier(config))
             tree = await SessionTree.resume(
                 tree_id, take_app(None, options), runtime=self._runtime, channel=self._channel_for(principal)
             )
@@ -524,7 +524,7 @@ class Conversations:
         closing.add_done_callback(self._closing.discard)
 
     async def _close_unused(self, unused: Conversation) -> None:
-        async with self._changing(unused.conversation_id):  # nobody resumes it before it is closed
+        async with self._get_change_lock(unused.conversation_id):  # nobody resumes it before it is closed
             if unused.users == 0 and await unused.is_at_work():
                 self._close_later(unused)
             elif unused.users == 0:
@@ -559,5 +559,5 @@ def check_budget(principal: DoorPrincipal, spending: Spending) -> float | None:
     return left
 
 
-def _not_found(name: str) -> NotFoundError:
+def _make_not_found(name: str) -> NotFoundError:
     return NotFoundError(f"nothing is called {name[:100]!r}")

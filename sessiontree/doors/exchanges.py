@@ -72,9 +72,9 @@ class DoorExchange:
         """
         return key.find(self.conversation.conversation_id, await self.conversation.log.read())
 
-    async def until_heard(self, turn: Turn) -> None:
+    async def wait_until_heard(self, turn: Turn) -> None:
         """Wait until a turn that was asked for is in the journal, or is over without it."""
-        hearing = asyncio.ensure_future(self.conversation.log.until_heard(turn.turn_id))
+        hearing = asyncio.ensure_future(self.conversation.log.wait_until_heard(turn.turn_id))
         ending = asyncio.ensure_future(turn.end())
         try:
             await asyncio.wait([hearing, ending], return_when="FIRST_COMPLETED")
@@ -82,7 +82,7 @@ class DoorExchange:
             hearing.cancel()
             ending.cancel()
 
-    def with_instructions(self, instructions: str, text: str) -> str:
+    def add_instructions(self, instructions: str, text: str) -> str:
         """Return a message with the client's instructions before it, unless the last ones were the same."""
         if not instructions.strip() or instructions == self.conversation.instructions:
             return text
@@ -123,7 +123,7 @@ class DoorExchange:
         turn = await self.conversation.find_turn(response.turn_id)
         told = () if response.ended is None else response.ended.waiting
         if open_calls := [each for each in told if each.resolved is None]:
-            raise ConflictError(f"{previous} waits for the output of {_names(open_calls)}")
+            raise ConflictError(f"{previous} waits for the output of {_format_names(open_calls)}")
         if response.ended is None or turn.ended is None:
             raise ConflictError(f"{previous} goes on; wait for its end, or cancel it")
 
@@ -197,7 +197,7 @@ class DoorExchange:
         Raises:
             SessionTreeError: its message was never heard.
         """
-        await self.conversation.log.until_heard(begun.turn_id)
+        await self.conversation.log.wait_until_heard(begun.turn_id)
         found = (await self.log.read()).responses.get(begun.response_id)
         if found is None:
             raise SessionTreeError("the conversation has ended, and takes no message any more")
@@ -352,5 +352,5 @@ def _is_new(fold: ResponseFold, call_id: str, answer_id: str) -> bool:
     return False
 
 
-def _names(calls: Sequence[HostedCall]) -> str:
+def _format_names(calls: Sequence[HostedCall]) -> str:
     return ", ".join(f"{each.tool} ({each.call_id})" for each in calls)

@@ -66,7 +66,7 @@ class Histories:
         Raises:
             ConfigError: the file can't be read.
         """
-        return self._entries(principal_id).get(digest)
+        return self._load_entries(principal_id).get(digest)
 
     def keep(self, principal_id: str, response_id: str, digests: Iterable[str]) -> None:
         """Note that histories, or calls, belong to a response.
@@ -74,35 +74,35 @@ class Histories:
         Raises:
             ConfigError: the file can't be written.
         """
-        entries = self._entries(principal_id)
+        entries = self._load_entries(principal_id)
         new = {each: response_id for each in digests if entries.get(each) != response_id}
         if not new:
             return
         entries.update(new)
-        file = self._file(principal_id)
+        file = self._locate_file(principal_id)
         try:
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if len(entries) > 2 * MAX_ENTRIES:
                 kept = dict(list(entries.items())[-MAX_ENTRIES:])
                 self._known[principal_id] = kept
-                replace_owned(file, _text_of(kept).encode())
+                replace_owned(file, _format_entries(kept).encode())
                 return
             handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
             try:
-                os.write(handle, _text_of(new).encode())
+                os.write(handle, _format_entries(new).encode())
             finally:
                 os.close(handle)
         except OSError as error:
             raise ConfigError(f"the histories in {file} can't be kept: {error}") from error
 
-    def _entries(self, principal_id: str) -> dict[str, str]:
+    def _load_entries(self, principal_id: str) -> dict[str, str]:
         known = self._known.get(principal_id)
         if known is None:
             known = self._known[principal_id] = dict(self._read(principal_id))
         return known
 
     def _read(self, principal_id: str) -> Iterator[tuple[str, str]]:
-        file = self._file(principal_id)
+        file = self._locate_file(principal_id)
         try:
             text = file.read_text("ascii", errors="replace")
         except FileNotFoundError:
@@ -114,9 +114,9 @@ class Histories:
             if response_id:
                 yield digest, response_id
 
-    def _file(self, principal_id: str) -> Path:
+    def _locate_file(self, principal_id: str) -> Path:
         return self._place / hashlib.sha256(principal_id.encode()).hexdigest()[:32]
 
 
-def _text_of(entries: dict[str, str]) -> str:
+def _format_entries(entries: dict[str, str]) -> str:
     return "".join(f"{digest} {response_id}\n" for digest, response_id in entries.items())

@@ -78,7 +78,7 @@ class LiveResponse:
                 self._news.clear()
                 has_ended = ending.done()
                 await self._catch_up()
-                fresh = list(self._fresh(response_id))
+                fresh = list(self._read_news(response_id))
                 if has_ended:
                     yield [*fresh, ending.result()]
                     return
@@ -108,7 +108,7 @@ class LiveResponse:
         elif isinstance(event, Done) and event.stop_reason not in UNFINISHED:
             self._replies.append([])
 
-    def _fresh(self, response_id: str) -> Iterator[News]:
+    def _read_news(self, response_id: str) -> Iterator[News]:
         fold = self._exchange.log.fold
         response = fold.responses.get(response_id)
         if response is None:
@@ -120,7 +120,7 @@ class LiveResponse:
             if not self._replies:
                 self._replies.append([])
         self._written = fold.written
-        items = tuple(fold.items_of(response)[self._given :])
+        items = tuple(fold.list_items(response)[self._given :])
         self._given += len(items)
         yield NewItems(items)
         if fold.is_writing and response.ended is None:

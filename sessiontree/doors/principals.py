@@ -25,7 +25,7 @@ DEFAULT_AGENT = "default"
 """What a client calls the agent of Main if the owner's configuration names no other."""
 
 
-def tier_group(label: str) -> str:
+def name_tier_group(label: str) -> str:
     """Return the group of messages whose turns make calls up to this tier, below that of the rights."""
     return f"tier:{label}"
 
@@ -104,7 +104,7 @@ class DoorPrincipal:
         policy = allow_hosted(options.get("policy") or PolicyConfig(), client_tools)
         allowed = PermissionTier.from_label(rights.tier)
         before = PermissionTier.from_label(policy.max_tier or rights.tier)
-        lower = {tier_group(tier.label): tier.label for tier in PermissionTier if tier < allowed}
+        lower = {name_tier_group(tier.label): tier.label for tier in PermissionTier if tier < allowed}
         changes: dict[str, Any] = {
             "max_tier": min(allowed, before).label,
             "max_tier_by_group": {**policy.max_tier_by_group, **lower},

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, TypeAlias
 from sessiontree.contracts.facts import session_facts as session
 from sessiontree.contracts.facts import tree_facts as tree
 from sessiontree.contracts.recorded.approvals import ApprovalQuestion
-from sessiontree.contracts.recorded.codec import recorded_classes
+from sessiontree.contracts.recorded.codec import list_recorded_classes
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.doors.journal_feed import JournalFeed
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class LoggedResponse:
     """How it ended; None = it goes on."""
 
 
-def continuation_id(turn_id: str, seq: int) -> str:
+def make_continuation_id(turn_id: str, seq: int) -> str:
     """Return the id of the response that begins with an output.
 
     Args:
@@ -197,7 +197,7 @@ class ResponseFold:
 
     def take(self, record: JournalRecord) -> None:
         """Take in one entry of the journal; entries come in their order."""
-        if kind_in(record.text) not in self.kinds:
+        if read_kind(record.text) not in self.kinds:
             return
         for fact in record.facts:
             step = self._steps.get(type(fact))
@@ -205,16 +205,16 @@ class ResponseFold:
                 step(self, record, fact)
         self._end_at_calls(record)
 
-    def items_of(self, response: LoggedResponse) -> list[OutputItem]:
+    def list_items(self, response: LoggedResponse) -> list[OutputItem]:
         """Return the items of a response, so far if it goes on."""
         end = len(self.items) if response.ended is None else response.ended.items
         return self.items[response.start.items : end]
 
-    def texts_of(self, response: LoggedResponse) -> list[str]:
+    def list_texts(self, response: LoggedResponse) -> list[str]:
         """Return the texts of a response, in their order; empty ones are left out."""
-        return [each.text for each in self.items_of(response) if isinstance(each, SaidText) and each.text]
+        return [each.text for each in self.list_items(response) if isinstance(each, SaidText) and each.text]
 
-    def used_by(self, response: LoggedResponse) -> Usage:
+    def sum_usage(self, response: LoggedResponse) -> Usage:
         """Return what a response used, children included; so far if it goes on."""
         used = self._used if response.ended is None else response.ended.used
         return used - response.start.used
@@ -353,7 +353,7 @@ class ResponseFold:
         call.answer_id = fact.answer_id
         call.resolved = call.resolved or self._start(record)
         if fact.answer_id:
-            self._begin(continuation_id(self._turn_id, call.resolved.seq), call.resolved)
+            self._begin(make_continuation_id(self._turn_id, call.resolved.seq), call.resolved)
 
     def _take_tree_item(self, record: JournalRecord, fact: _TreeItem) -> None:
         match fact:
@@ -393,6 +393,6 @@ class ResponseFold:
     }
     """What each fact changes."""
     kinds: ClassVar[frozenset[str]] = frozenset(
-        recorded_classes()[each] for each in (*_steps, session.Opened)
+        list_recorded_classes()[each] for each in (*_steps, session.Opened)
     )
     """Kinds of entries that hold such a fact."""

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sessiontree.api.agents.owned_files import PRIVATE, replace_owned
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.settings.settings import StrictSettings, faults_of
+from sessiontree.contracts.settings.settings import StrictSettings, describe_faults
 from sessiontree.doors.principals import DoorName, DoorPrincipal, DoorRights
 
 PREFIX: Final = "sessiontree"
@@ -92,7 +92,7 @@ class TokenFile:
             created_at_ms=now_ms,
             expires_at_ms=expires_at_ms,
         )
-        with self._changing() as tokens:
+        with self._change() as tokens:
             if len(tokens) >= MAX_TOKENS:
                 raise ConfigError(f"there are {MAX_TOKENS:,} tokens; forget those that are revoked")
             tokens.append(made)
@@ -104,7 +104,7 @@ class TokenFile:
         Raises:
             ConfigError: no token has that id, or the file can't be read or written.
         """
-        with self._changing() as tokens:
+        with self._change() as tokens:
             for place, each in enumerate(tokens):
                 if each.token_id == token_id:
                     tokens[place] = each.model_copy(update={"is_revoked": True})
@@ -150,10 +150,10 @@ class TokenFile:
         except OSError as error:
             raise ConfigError(f"the tokens in {self._path} can't be read: {error}") from error
         except ValidationError as error:
-            raise ConfigError(f"the tokens in {self._path} can't be read: {faults_of(error)}") from None
+            raise ConfigError(f"the tokens in {self._path} can't be read: {describe_faults(error)}") from None
 
     @contextmanager
-    def _changing(self) -> Iterator[list[DoorToken]]:
+    def _change(self) -> Iterator[list[DoorToken]]:
         """Give the tokens, and write them as they are left; other processes wait."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -18,7 +18,7 @@ from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 
-def new_turn_id(tree_id: str) -> str:
+def make_turn_id(tree_id: str) -> str:
     """Return an id that nobody can guess, and that says which tree has the turn."""
     return f"{tree_id}_{secrets.token_hex(12)}"
 
@@ -122,15 +122,15 @@ class TurnLog:
         """Return whether the tree has ended."""
         return await self.supervisor.is_over(self.feed.tree_id)
 
-    async def until_heard(self, turn_id: str) -> HeardTurn | None:
+    async def wait_until_heard(self, turn_id: str) -> HeardTurn | None:
         """Wait until a turn is durable, and return it; None = the tree ended first.
 
         Raises:
             JournalError: the journal can't be read.
         """
-        return await self._until(turn_id, is_end=False)
+        return await self._wait_for_turn(turn_id, is_end=False)
 
-    async def until_ended(self, turn_id: str) -> HeardTurn | None:
+    async def wait_until_ended(self, turn_id: str) -> HeardTurn | None:
         """Wait until a turn has ended, and return it; it goes on only if the tree ended first.
 
         Returns:
@@ -139,20 +139,20 @@ class TurnLog:
         Raises:
             JournalError: the journal can't be read.
         """
-        return await self._until(turn_id, is_end=True)
+        return await self._wait_for_turn(turn_id, is_end=True)
 
-    async def _until(self, turn_id: str, *, is_end: bool) -> HeardTurn | None:
+    async def _wait_for_turn(self, turn_id: str, *, is_end: bool) -> HeardTurn | None:
         # What a wait has read is looked at first: the tree may be closed as soon as its turn has ended.
-        while not self._has(turn_id, is_end=is_end):
+        while not self._has_turn(turn_id, is_end=is_end):
             is_over = await self.is_over()  # before its last facts are read
             await self.read()
             if is_over:
                 break
-            if not self._has(turn_id, is_end=is_end):
+            if not self._has_turn(turn_id, is_end=is_end):
                 await self.feed.wait()
         return self._turns.get(turn_id)
 
-    def _has(self, turn_id: str, *, is_end: bool) -> bool:
+    def _has_turn(self, turn_id: str, *, is_end: bool) -> bool:
         turn = self._turns.get(turn_id)
         return turn is not None and (turn.ended is not None or not is_end)
 

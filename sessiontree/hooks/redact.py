@@ -26,7 +26,7 @@ from sessiontree.contracts.tools.hooks import (
     Spawning,
 )
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json, dump_readable
-from sessiontree.hooks.results import rewritten_artifact, with_texts
+from sessiontree.hooks.results import rewrite_artifact, rewrite_texts
 
 _BEGINS = r"(?:(?<![A-Za-z0-9])|\\(?:[bfnrt]|u[0-9a-fA-F]{4}))"
 """No letter or digit before it, except those of an escape: in JSON text a line begins after ``\\n``."""
@@ -135,7 +135,7 @@ class Redact(Hook):
                 raise ConfigError(f"Redact: secret {place} must be text of at least {LEAST_CHARS} characters")
             if secret in MARK or _EDGES.search(secret):
                 raise ConfigError(f"Redact: secret {place} can't be distinguished from the mark {MARK}")
-            forms |= _forms(secret)
+            forms |= _list_forms(secret)
         ordered = sorted(forms, key=lambda form: (-len(form), form))
         self._known = re.compile("|".join(map(re.escape, ordered))) if ordered else None
         self._shapes = SHAPES if shapes else ()
@@ -147,16 +147,16 @@ class Redact(Hook):
     def text(self, text: str) -> str:
         """Return a text without secrets."""
         while True:
-            cleaned = self._once(text)
+            cleaned = self._redact_once(text)
             if cleaned == text:
                 return text
             text = cleaned  # the text next to a removed secret may now match a pattern itself
 
-    def _once(self, text: str) -> str:
+    def _redact_once(self, text: str) -> str:
         if self._known is not None:
             text = self._known.sub(MARK, text)
         for _, shape in self._shapes:
-            text = shape.sub(_marked, text)
+            text = shape.sub(_replace_secret, text)
         return text
 
     def value(self, value: JsonValue) -> JsonValue:
@@ -166,12 +166,12 @@ class Redact(Hook):
         if isinstance(value, list):
             return [self.value(item) for item in value]
         if isinstance(value, dict):
-            return {self.text(key): self._member(key, item) for key, item in value.items()}
+            return {self.text(key): self._redact_member(key, item) for key, item in value.items()}
         if value is None or isinstance(value, bool):
             return value
         return value if self.text(number := dump_json(value)) == number else MARK
 
-    def _member(self, key: str, value: JsonValue) -> JsonValue:
+    def _redact_member(self, key: str, value: JsonValue) -> JsonValue:
         named = bool(self._shapes) and SECRET_NAMES.search(key) is not None
         plain = isinstance(value, str | int | float) and not isinstance(value, bool)
         return MARK if named and plain else self.value(value)
@@ -179,9 +179,9 @@ class Redact(Hook):
     def tool_result_persist(self, result: KeptResult) -> KeptResult:
         """Return the result without secrets."""
         return replace(
-            with_texts(result, self.text),
+            rewrite_texts(result, self.text),
             details=self.value(result.details),
-            artifacts=tuple(rewritten_artifact(artifact, self.text) for artifact in result.artifacts),
+            artifacts=tuple(rewrite_artifact(artifact, self.text) for artifact in result.artifacts),
         )
 
     def message_received(self, words: HookText, ctx: HookContext) -> HookText:
@@ -210,7 +210,7 @@ def redact_with(hooks: Iterable[Hook]) -> Callable[[JsonValue], JsonValue]:
     return remove
 
 
-def _forms(secret: str) -> set[str]:
+def _list_forms(secret: str) -> set[str]:
     raw = secret.encode("utf-8", "surrogatepass")
     return {
         secret,
@@ -221,7 +221,7 @@ def _forms(secret: str) -> set[str]:
     }
 
 
-def _marked(found: re.Match[str]) -> str:
+def _replace_secret(found: re.Match[str]) -> str:
     if "secret" not in found.re.groupindex:
         return MARK
     start, end = found.span("secret")

@@ -27,7 +27,7 @@ def map_texts(value: JsonValue, rewrite: Callable[[str], str]) -> JsonValue:
     return value
 
 
-def with_texts(result: KeptResult, rewrite: Callable[[str], str]) -> KeptResult:
+def rewrite_texts(result: KeptResult, rewrite: Callable[[str], str]) -> KeptResult:
     """Return a result with each text for the model rewritten."""
     content = tuple(
         TextContent(rewrite(block.text)) if isinstance(block, TextContent) else block
@@ -36,18 +36,18 @@ def with_texts(result: KeptResult, rewrite: Callable[[str], str]) -> KeptResult:
     return replace(result, content=content)
 
 
-def rewritten_artifact(artifact: Artifact, rewrite: Callable[[str], str]) -> Artifact:
+def rewrite_artifact(artifact: Artifact, rewrite: Callable[[str], str]) -> Artifact:
     """Return an artifact with each of its texts rewritten."""
 
-    def optional(text: str | None) -> str | None:
+    def rewrite_optional(text: str | None) -> str | None:
         return None if text is None else rewrite(text)
 
     return Artifact(
         artifact.kind,
         rewrite(artifact.description),
-        optional(artifact.path),
-        optional(artifact.uri),
-        optional(artifact.data),
+        rewrite_optional(artifact.path),
+        rewrite_optional(artifact.uri),
+        rewrite_optional(artifact.data),
     )
 
 
@@ -77,17 +77,17 @@ class TrimResults(Hook):
 
     def tool_result_persist(self, result: KeptResult) -> KeptResult:
         """Return the result with its long texts cut."""
-        trimmed = with_texts(result, self._envelope if result.is_error else self._cut)
+        trimmed = rewrite_texts(result, self._trim_envelope if result.is_error else self._cut)
         return replace(trimmed, details=map_texts(result.details, self._cut))
 
-    def _envelope(self, text: str) -> str:
+    def _trim_envelope(self, text: str) -> str:
         try:
             return dump_readable(map_texts(json.loads(text), self._cut))
         except ValueError:
             return self._cut(text)
 
 
-def utc_now() -> str:
+def format_utc_now() -> str:
     """Return the time as ISO 8601 in UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
@@ -103,7 +103,7 @@ class AddMetadata(Hook):
     name = "metadata"
 
     def __init__(
-        self, tags: Mapping[str, JsonValue] | None = None, *, clock: Callable[[], str] | None = utc_now
+        self, tags: Mapping[str, JsonValue] | None = None, *, clock: Callable[[], str] | None = format_utc_now
     ) -> None:
         self._tags = dict(tags or {})
         self._clock = clock

@@ -41,12 +41,12 @@ _COMPILED = frozenset(
 """Functions below which a compiled module initialises itself; it has no frame of its own."""
 
 
-def _operations(source: str) -> "set[int]":
+def _list_operations(source: str) -> "set[int]":
     return set(compile(source, "", "exec").co_code[::2])
 
 
 _IMPORT_FUNCTION = vars(sys.modules["builtins"])["__import__"]
-IMPORT_STATEMENT = min(_operations("import a") - _operations("a = 0\nb = None"))
+IMPORT_STATEMENT = min(_list_operations("import a") - _list_operations("a = 0\nb = None"))
 """Opcode of an import statement; the module that lists opcodes is not loaded yet."""
 
 
@@ -85,12 +85,12 @@ class AskingCode:
         if self.is_statement:
             return not self.is_installed
         if self.is_installed:
-            by_name = self.by_call or _names_import(self._frame)
-            return self.by_finder or (by_name and self._runs_the_program()) or _is_unpickling(self._frame)
+            by_name = self.by_call or _has_import_name(self._frame)
+            return self.by_finder or (by_name and self._is_running_program()) or _is_unpickling(self._frame)
         # Else a compiled function that it calls asks for itself.
-        return self.by_call or self.is_direct or _names_import(self._frame) or _is_unpickling(self._frame)
+        return self.by_call or self.is_direct or _has_import_name(self._frame) or _is_unpickling(self._frame)
 
-    def _runs_the_program(self) -> bool:
+    def _is_running_program(self) -> bool:
         """Return whether Python was asked to run the package that asks, such as ``-m unittest``."""
         spec = getattr(sys.modules.get("__main__"), "__spec__", None)
         package = spec is not None and spec.parent and spec.origin and os.path.dirname(spec.origin)
@@ -115,7 +115,7 @@ def find_asker(is_installed: "Callable[[str], bool]") -> AskingCode:
                 # What was found is a finder that looks for somebody else, who is further out.
                 by_finder, found, was_asked, by_call = found is not None, None, True, False
             elif code in _COMPILED:
-                return _compiled_module(frame, is_installed, imports=imports)
+                return _find_compiled_module(frame, is_installed, imports=imports)
             imports = imports or code is _IMPORTS
         elif found is None and (code in DOORS or code.co_filename not in OWN_FILES):
             is_statement = was_asked and not by_call and _is_at_statement(frame)
@@ -126,7 +126,7 @@ def find_asker(is_installed: "Callable[[str], bool]") -> AskingCode:
             else:
                 by_call = True
         frame = frame.f_back
-    file = "" if found is None else _file_of(found)
+    file = "" if found is None else _find_file(found)
     asker = AskingCode(found, file, is_installed=found is None or bool(file and is_installed(file)))
     asker.imports, asker.is_statement, asker.is_direct = imports, is_statement, not was_asked
     asker.by_call, asker.by_finder = by_call, by_finder
@@ -143,7 +143,7 @@ def _is_machinery(frame: "FrameType") -> bool:
     return isinstance(name, str) and (name in MACHINERY or name.startswith("importlib."))
 
 
-def _compiled_module(
+def _find_compiled_module(
     frame: "FrameType", is_installed: "Callable[[str], bool]", *, imports: bool
 ) -> AskingCode:
     """Return the compiled module that a loader initialises in this frame."""
@@ -153,7 +153,7 @@ def _compiled_module(
     return asker
 
 
-def _file_of(frame: "FrameType") -> str:
+def _find_file(frame: "FrameType") -> str:
     """Return the file of a frame's code; for generated code, that of the module or function that runs it."""
     at: FrameType | None = frame
     while at is not None:
@@ -169,7 +169,7 @@ def _file_of(frame: "FrameType") -> str:
     return ""
 
 
-def _names_import(frame: "FrameType") -> bool:
+def _has_import_name(frame: "FrameType") -> bool:
     """Return whether code names the function ``__import__``, also by another global name."""
     code, values = frame.f_code, frame.f_globals
     is_named = "__import__" in code.co_names or "__import__" in code.co_consts
@@ -183,12 +183,12 @@ def _is_unpickling(frame: "FrameType") -> bool:
     """
     if "_pickle" not in sys.modules:
         return False
-    is_library = any(_unpickles(frame.f_globals.get(name)) for name in ("load", "loads"))
+    is_library = any(_can_unpickle(frame.f_globals.get(name)) for name in ("load", "loads"))
     frames = [frame, frame.f_back] if is_library and frame.f_back is not None else [frame]
-    return any(_unpickles(value) for each in frames for value in _values_named_in(each))
+    return any(_can_unpickle(value) for each in frames for value in _list_named_values(each))
 
 
-def _values_named_in(frame: "FrameType") -> "Iterator[object]":
+def _list_named_values(frame: "FrameType") -> "Iterator[object]":
     """Yield local values, the global ones that code names, and what it names in those that are modules."""
     names = frame.f_code.co_names
     yield from list(frame.f_locals.values())
@@ -198,7 +198,7 @@ def _values_named_in(frame: "FrameType") -> "Iterator[object]":
             yield from [vars(value).get(name) for name in names]
 
 
-def _unpickles(value: object) -> bool:
+def _can_unpickle(value: object) -> bool:
     """Return whether a value is an unpickler or its function, or a module or class that has one."""
     compiled, plain = sys.modules["_pickle"], sys.modules.get("pickle")
     functions = (compiled.load, compiled.loads)

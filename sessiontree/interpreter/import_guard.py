@@ -59,7 +59,7 @@ def is_beneath(path: str, places: "frozenset[str] | set[str]") -> bool:
     return True
 
 
-def environment() -> "list[str]":
+def find_environment() -> "list[str]":
     """Return the directories of the standard library and of installed distributions, links unresolved."""
     library = os.path.dirname(os.__file__)
     compiled = os.path.join(sys.base_exec_prefix, sys.platlibdir, os.path.basename(library))
@@ -128,7 +128,7 @@ class DeclaredPackages:
         self._finder.invalidate_caches()
 
 
-def declared_names(directories: "list[str]") -> "frozenset[str]":
+def list_declared_names(directories: "list[str]") -> "frozenset[str]":
     """Return the top-level names that editable installs in these site directories declare."""
     found: set[str] = set()
     for directory in directories:
@@ -140,15 +140,15 @@ def declared_names(directories: "list[str]") -> "frozenset[str]":
             place = os.path.join(directory, entry)
             if entry.endswith(".egg-link"):
                 found.add(entry.removesuffix(".egg-link").replace("-", "_"))
-            elif entry.endswith(".dist-info") and '"editable": true' in _text(place, "direct_url.json"):
+            elif entry.endswith(".dist-info") and '"editable": true' in _read_text(place, "direct_url.json"):
                 found |= {entry.partition("-")[0], entry.partition("-")[0].lower()}
-                found.update(_text(place, "top_level.txt").split())
-                for line in _text(place, "entry_points.txt").splitlines():
+                found.update(_read_text(place, "top_level.txt").split())
+                for line in _read_text(place, "entry_points.txt").splitlines():
                     found.add(line.partition("=")[2].partition(":")[0].strip().partition(".")[0])
     return frozenset(found)
 
 
-def _text(directory: str, name: str) -> str:
+def _read_text(directory: str, name: str) -> str:
     try:
         with open(os.path.join(directory, name), encoding="utf-8") as file:
             return file.read(65536)
@@ -156,7 +156,7 @@ def _text(directory: str, name: str) -> str:
         return ""
 
 
-def _neighbour(name: str) -> "ModuleType":
+def _load_neighbour(name: str) -> "ModuleType":
     """Load a file of this package by its path: where this file is run, its package can't be imported yet."""
     known = sys.modules.get(f"sessiontree.interpreter.{name}")
     if known is not None:
@@ -180,7 +180,7 @@ if TYPE_CHECKING:  # types would be the first import that costs something
 
     from sessiontree.interpreter import asking_code
 else:
-    asking_code = _neighbour("asking_code")
+    asking_code = _load_neighbour("asking_code")
 asking_code.OWN_FILES.add(__file__)
 
 
@@ -228,10 +228,10 @@ class ClosedImports:
 
     def install(self) -> None:
         """Take effect."""
-        sys.path_hooks.insert(0, self._finder_of)  # type: ignore[arg-type]  # a finder is what can find
+        sys.path_hooks.insert(0, self._choose_finder)  # type: ignore[arg-type]  # a finder is what can find
         sys.path_importer_cache.clear()
         sys.meta_path.append(self)
-        _find_distributions_in(self._environment_holds)
+        _find_distributions_in(self._is_in_environment)
 
     def settle(self) -> None:
         """Keep the entries that ``site`` has put on ``sys.path``; see ``tidy``."""
@@ -251,15 +251,19 @@ class ClosedImports:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
         """Find a module in the copies if the importing code may use them."""
-        if path is not None or not self._copies or not asking_code.find_asker(self._holds).is_served():
+        if (
+            path is not None
+            or not self._copies
+            or not asking_code.find_asker(self._is_installed_file).is_served()
+        ):
             return None
-        return fixed(PathFinder.find_spec(name, self._copies))
+        return fix_spec(PathFinder.find_spec(name, self._copies))
 
-    def _holds(self, file: str) -> bool:
+    def _is_installed_file(self, file: str) -> bool:
         """Return whether a file is installed code."""
         return file.startswith("<frozen ") or self._environment().hold(file) or OURS.hold(file)
 
-    def _environment_holds(self, path: str) -> bool:
+    def _is_in_environment(self, path: str) -> bool:
         """Return whether an entry of ``sys.path`` is an installed place."""
         return os.path.isabs(path) and self._environment().hold(path)
 
@@ -267,12 +271,12 @@ class ClosedImports:
         """Return the environment's directories; recomputed if ``site`` has changed them."""
         seen = (sys.prefix, *site.PREFIXES, site.ENABLE_USER_SITE, site.USER_SITE)
         if seen != self._seen:
-            directories = environment()
-            self._base, self._declared = Directories(*directories), declared_names(directories)
+            directories = find_environment()
+            self._base, self._declared = Directories(*directories), list_declared_names(directories)
             self._seen = seen
         return self._base
 
-    def _finder_of(self, path: str) -> object:
+    def _choose_finder(self, path: str) -> object:
         """Return the finder of a directory outside the environment; leave the others to Python."""
         if self._environment().hold(path) or self._copied.hold(path) or _is_of_a_package(path):
             raise ImportError(path)
@@ -281,7 +285,7 @@ class ClosedImports:
         return Nowhere()
 
 
-def fixed(spec: "ModuleSpec | None") -> "ModuleSpec | None":
+def fix_spec(spec: "ModuleSpec | None") -> "ModuleSpec | None":
     """Return a spec with fixed locations: those of a namespace package would follow ``sys.path``."""
     if spec is not None and spec.loader is None and spec.submodule_search_locations is not None:
         spec.submodule_search_locations = list(spec.submodule_search_locations)
@@ -307,10 +311,12 @@ class OpenImports:
     def __init__(self) -> None:
         """Record the directories that Python itself has put on the path for a program."""
         main = getattr(sys.modules.get("__main__"), "__file__", None)
-        self._own = frozenset(_directories(os.curdir, *([] if main is None else [os.path.dirname(main)])))
+        self._own = frozenset(
+            _spell_directories(os.curdir, *([] if main is None else [os.path.dirname(main)]))
+        )
         self._workspaces = Directories()
         self._mapped = Directories()
-        self._environment = Directories(*environment(), *_bundle())
+        self._environment = Directories(*find_environment(), *_find_bundle())
         self._split_of: tuple[tuple[str, ...], list[str], list[str]] = ((), [], [])
         self._is_installed: dict[str, bool] = {}
         self._needed: frozenset[str] | None = None
@@ -319,7 +325,7 @@ class OpenImports:
         """Take effect."""
         finders = [index for index, finder in enumerate(sys.meta_path) if finder is PathFinder]
         sys.meta_path.insert(finders[0] if finders else 0, self)
-        sys.path_hooks.insert(0, self._finder_of)  # type: ignore[arg-type]  # a finder is what can find
+        sys.path_hooks.insert(0, self._choose_finder)  # type: ignore[arg-type]  # a finder is what can find
         self._forget_finders()
         _find_distributions_in(lambda path: not self._is_own(path))
 
@@ -342,33 +348,33 @@ class OpenImports:
         installed, own = self._split()
         if not own:
             return None
-        asker = asking_code.find_asker(self._holds)
+        asker = asking_code.find_asker(self._is_installed_file)
         if not asker.is_served():
-            spec = self._found(name, installed)
+            spec = self._find_installed(name, installed)
             if spec is None and asker.imports:
-                raise ModuleNotFoundError(f"No module named {name!r}{_why_not(name, own)}", name=name)
+                raise ModuleNotFoundError(f"No module named {name!r}{_explain_refusal(name, own)}", name=name)
             return spec
         if PathFinder.find_spec(name, own) is None or not self._is_needed(name):
             return None
-        return self._found(name, installed)
+        return self._find_installed(name, installed)
 
-    def _finder_of(self, path: str) -> object:
+    def _choose_finder(self, path: str) -> object:
         """Return the finder of one of the program's own places, which answers nobody else."""
         if not self._is_own(path) and not ("" in sys.path and path == os.path.abspath(os.curdir)):
             raise ImportError(path)
         for hook in sys.path_hooks:
-            if hook != self._finder_of:
+            if hook != self._choose_finder:
                 try:
-                    return self._guarded(hook(path))
+                    return self._guard(hook(path))
                 except ImportError:
                     continue
         raise ImportError(path)
 
-    def _guarded(self, finder: object) -> object:
+    def _guard(self, finder: object) -> object:
         """Have a finder answer the program alone about top-level names; its type remains what it is."""
 
         def find_spec(name: str, target: object = None) -> "ModuleSpec | None":
-            if "." not in name and not asking_code.find_asker(self._holds).is_served():
+            if "." not in name and not asking_code.find_asker(self._is_installed_file).is_served():
                 return None
             spec: ModuleSpec | None = type(finder).find_spec(finder, name, target)  # type: ignore[attr-defined]
             return spec
@@ -378,7 +384,7 @@ class OpenImports:
 
     def _forget_finders(self) -> None:
         """Have Python ask again for the finders of what is on the path."""
-        for path in (*sys.path, *_directories(os.curdir)):
+        for path in (*sys.path, *_spell_directories(os.curdir)):
             sys.path_importer_cache.pop(path, None)
 
     def _split(self) -> "tuple[list[str], list[str]]":
@@ -394,9 +400,9 @@ class OpenImports:
             return True
         if self._environment.hold(path):
             return False
-        return not self._own.isdisjoint(_directories(path)) or not _is_apart(path, self._workspaces)
+        return not self._own.isdisjoint(_spell_directories(path)) or not _is_apart(path, self._workspaces)
 
-    def _holds(self, file: str) -> bool:
+    def _is_installed_file(self, file: str) -> bool:
         """Return whether a file is installed; cached by directory, because there are thousands of calls."""
         if file.startswith("<"):
             return file.startswith("<frozen ")
@@ -406,8 +412,8 @@ class OpenImports:
             self._is_installed[directory] = any(each.hold(directory) for each in places)
         return self._is_installed[directory]
 
-    def _found(self, name: str, installed: "list[str]") -> "ModuleSpec | None":
-        spec = fixed(PathFinder.find_spec(name, installed))
+    def _find_installed(self, name: str, installed: "list[str]") -> "ModuleSpec | None":
+        spec = fix_spec(PathFinder.find_spec(name, installed))
         if spec is not None and spec.loader is not None:
             return spec
         behind = sys.meta_path[sys.meta_path.index(PathFinder) + 1 :] if PathFinder in sys.meta_path else []
@@ -424,11 +430,11 @@ class OpenImports:
             return name not in INTERNAL
         if self._needed is None:
             self._needed = frozenset()  # for imports during the next line
-            self._needed = required_names("sessiontree")
+            self._needed = list_required_names("sessiontree")
         return name in self._needed
 
 
-def _why_not(name: str, own: "list[str]") -> str:
+def _explain_refusal(name: str, own: "list[str]") -> str:
     """Return what an error says if the program has a module that installed code may not import."""
     for place in own:
         ways = (os.path.join(place, name), *(os.path.join(place, name + end) for end in _SUFFIXES))
@@ -440,16 +446,16 @@ def _why_not(name: str, own: "list[str]") -> str:
     return ""
 
 
-def _directories(*paths: str) -> "set[str]":
+def _spell_directories(*paths: str) -> "set[str]":
     return {spelled for path in paths for spelled in (os.path.abspath(path), os.path.realpath(path))}
 
 
 def _is_apart(path: str, places: Directories) -> bool:
     """Return whether a path is outside these places, both as spelled and with links resolved."""
-    return not any(is_beneath(each, places.spelled) for each in _directories(path))
+    return not any(is_beneath(each, places.spelled) for each in _spell_directories(path))
 
 
-def _bundle() -> "list[str]":
+def _find_bundle() -> "list[str]":
     """Return the directory that ``pip install -t`` installed this package into; empty if it did not."""
     above = os.path.dirname(_PACKAGE)
     try:
@@ -470,7 +476,7 @@ def _name_in(requirement: str) -> str:
     return text[: ends[0]] if ends else text
 
 
-def required_names(distribution: str) -> "frozenset[str]":
+def list_required_names(distribution: str) -> "frozenset[str]":
     """Return the top-level modules of a distribution and of its requirements that are installed."""
     metadata = __import__("importlib.metadata").metadata  # rarely needed, so not imported at the start
     found: set[str] = set()
@@ -594,15 +600,15 @@ def start_quickly(without: str, late: "tuple[str, ...]") -> None:
     sys.modules.update((name, LateModule(name)) for name in late)
 
 
-def user_site_words() -> "list[str]":
+def list_user_site_words() -> "list[str]":
     """Return the option that enables the user's own distributions; empty if they are disabled here."""
     return ["--user-site", site.USER_SITE] if site.ENABLE_USER_SITE and site.USER_SITE else []
 
 
-def words_for(*program: str) -> "list[str]":
+def build_command(*program: str) -> "list[str]":
     """Return the command line that runs a program closed in this interpreter; see ``run``."""
     kept = [f"-Xutf8={sys.flags.utf8_mode}", *(["-u"] if os.environ.get("PYTHONUNBUFFERED") else [])]
-    return [sys.executable, "-I", "-S", *kept, os.path.abspath(__file__), *user_site_words(), *program]
+    return [sys.executable, "-I", "-S", *kept, os.path.abspath(__file__), *list_user_site_words(), *program]
 
 
 def clean_variables() -> None:

@@ -24,7 +24,7 @@ class InstalledFirst:
         if path is not None or name not in NAMES:
             return None
         if name in PLACES:
-            return _package(name, PLACES[name])
+            return _make_package_spec(name, PLACES[name])
         for finder in sys.meta_path:
             if getattr(finder, "__name__", "") == "RedirectingFinder":  # the finder of an editable install
                 found = finder.find_spec(name, None)
@@ -33,7 +33,7 @@ class InstalledFirst:
         return PathFinder.find_spec(name, [_HERE])
 
 
-def _package(name: str, place: str) -> ModuleSpec:
+def _make_package_spec(name: str, place: str) -> ModuleSpec:
     file = f"{place}/__init__.py"
     spec = ModuleSpec(name, SourceFileLoader(name, file), origin=file, is_package=True)
     spec.submodule_search_locations = [place]

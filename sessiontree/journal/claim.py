@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import JournalError, JournalLocked, JournalUnwritable, SessionTreeError
-from sessiontree.journal.file_systems import network_fault
+from sessiontree.journal.file_systems import find_network_fault
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
-from sessiontree.journal.reader import no_tree
+from sessiontree.journal.reader import make_no_tree_error
 from sessiontree.journal.tables import write_error
 
 JOURNALS: Final = "journals"
@@ -34,7 +34,7 @@ def state_dir_of_journal(place: Path) -> Path:
     return place.parent.parent if place.parent.name == JOURNALS and place.name.isdecimal() else place
 
 
-def journal_dirs(state_dir: Path) -> tuple[Path, ...]:
+def list_journal_dirs(state_dir: Path) -> tuple[Path, ...]:
     """Return the directories of all existing journals, the first program's first.
 
     For the directory of one journal below a state directory, return only that one.
@@ -56,14 +56,14 @@ def _has_journal(directory: Path) -> bool:
         return True  # opening it raises what is wrong
 
 
-def journal_holding(state_dir: Path, tree_id: str) -> Path:
+def locate_journal(state_dir: Path, tree_id: str) -> Path:
     """Return the directory of the journal that holds a tree; journals that can't be read are skipped.
 
     Raises:
         TreeNotFound: no journal holds it.
         JournalError: no journal exists, or none can be read.
     """
-    dirs = journal_dirs(state_dir)
+    dirs = list_journal_dirs(state_dir)
     if len(dirs) <= 1:
         return dirs[0] if dirs else state_dir  # opening it raises what is wrong
     failures: list[SessionTreeError] = []
@@ -75,7 +75,7 @@ def journal_holding(state_dir: Path, tree_id: str) -> Path:
             failures.append(error)
     if len(failures) == len(dirs):
         raise failures[0]
-    raise no_tree(str(JournalPlace(state_dir).database), tree_id)
+    raise make_no_tree_error(str(JournalPlace(state_dir).database), tree_id)
 
 
 def holds_tree(journal_dir: Path, tree_id: str) -> bool:
@@ -118,24 +118,24 @@ class JournalClaim:
                 system.
             TreeNotFound: no journal holds the tree.
         """
-        fault = network_fault(state_dir)
+        fault = find_network_fault(state_dir)
         if fault:
             raise JournalUnwritable(str(state_dir), fault)
         root = state_dir_of_journal(state_dir)
         if tree_id is not None or root != state_dir:
-            wanted = state_dir if tree_id is None else journal_holding(state_dir, tree_id)
-            claim = cls.of_journal(wanted)
+            wanted = state_dir if tree_id is None else locate_journal(state_dir, tree_id)
+            claim = cls.take_journal(wanted)
             if claim is None:
-                raise _locked(wanted)
+                raise _build_locked_error(wanted)
             return claim
         for number in range(1, MAX_JOURNALS + 1):
-            claim = cls.of_journal(root if number == 1 else root / JOURNALS / str(number))
+            claim = cls.take_journal(root if number == 1 else root / JOURNALS / str(number))
             if claim is not None:
                 return claim
-        raise _locked(root)
+        raise _build_locked_error(root)
 
     @classmethod
-    def of_journal(cls, directory: Path) -> JournalClaim | None:
+    def take_journal(cls, directory: Path) -> JournalClaim | None:
         """Claim the journal of one directory; return None where another program writes it.
 
         Raises:
@@ -208,7 +208,7 @@ def _is_written(place: JournalPlace) -> bool:
     return False
 
 
-def _locked(directory: Path) -> JournalLocked:
+def _build_locked_error(directory: Path) -> JournalLocked:
     holder = ""
     for name in (_LOCK, JournalPlace(directory).lock.name):
         try:

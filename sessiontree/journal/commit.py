@@ -25,10 +25,10 @@ from sessiontree.journal.segment import (
     Share,
     Span,
     build_segment,
-    genesis_hash,
+    compute_genesis_hash,
     write_line,
 )
-from sessiontree.journal.tables import INTAKE_COLUMNS, without_waiting
+from sessiontree.journal.tables import INTAKE_COLUMNS, disable_waiting
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 _TABLES = ("segments", "touched", "heads", "blob_uses", "quarantine", "trees")
@@ -49,7 +49,9 @@ def erase_trees(connection: sqlite3.Connection, blobs: BlobStore, tree_ids: Sequ
     connection.execute("BEGIN IMMEDIATE")
     try:
         for tree_id in tree_ids:
-            unused.update(_digests(connection, "SELECT digest FROM blob_uses WHERE tree_id = ?", tree_id))
+            unused.update(
+                _read_digests(connection, "SELECT digest FROM blob_uses WHERE tree_id = ?", tree_id)
+            )
         for tree_id in tree_ids:
             for table in _TABLES:
                 connection.execute(f"DELETE FROM {table} WHERE tree_id = ?", (tree_id,))  # noqa: S608 - constants
@@ -68,7 +70,7 @@ def remove_unused(connection: sqlite3.Connection, blobs: BlobStore, digests: Ite
     Raises:
         sqlite3.Error, OSError: some of them remain.
     """
-    blobs.remove(set(digests).difference(_digests(connection, "SELECT DISTINCT digest FROM blob_uses")))
+    blobs.remove(set(digests).difference(_read_digests(connection, "SELECT DISTINCT digest FROM blob_uses")))
 
 
 def compact(connection: sqlite3.Connection) -> None:
@@ -92,12 +94,12 @@ def empty_log(connection: sqlite3.Connection) -> bool:
     The log is emptied and not only copied. A log that repeats pages of the database could combine old
     pages with new ones if it were truncated.
     """
-    with without_waiting(connection):
+    with disable_waiting(connection):
         busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     return not busy
 
 
-def _digests(connection: sqlite3.Connection, statement: str, *values: str) -> list[str]:
+def _read_digests(connection: sqlite3.Connection, statement: str, *values: str) -> list[str]:
     """Return names of blobs; values of a damaged file that are not names are left out."""
     names = [str(row[0]) for row in connection.execute(statement, values).fetchall()]
     return [name for name in names if _DIGEST.fullmatch(name)]
@@ -185,8 +187,8 @@ class Commit:
         now_ms = time.time_ns() // 1_000_000
         rows = list(self._trees)
         for tail, facts in self._facts.values():
-            for segment in self._segments(tail, facts):
-                rows.append(_segment_row(tail.tree_id, segment, now_ms))
+            for segment in self._make_segments(tail, facts):
+                rows.append(_make_segment_row(tail.tree_id, segment, now_ms))
                 self.written_bytes += len(segment.body)
             last_seq = facts[-1][1] + len(facts[-1][2]) - 1
             self.advances.append(Advance(tail.tree_id, tail.genesis, tail.n, tail.head, last_seq))
@@ -209,7 +211,7 @@ class Commit:
         for tail in repairs:
             tail.repair = None
 
-    def _segments(self, tail: Tail, facts: list[Numbered]) -> Iterator[Segment]:
+    def _make_segments(self, tail: Tail, facts: list[Numbered]) -> Iterator[Segment]:
         """Yield the tree's new segments and move its tail past them."""
         if tail.repair is not None and tail.repair.shares:
             count = sum(len(share.lines) for share in tail.repair.shares)
@@ -225,12 +227,12 @@ class Commit:
                 if share is None:
                     share = shares[session] = Share(session)
                 is_short = len(fact.text) <= MAX_INLINE_CHARS
-                line = write_line(seq, fact, None if is_short else self._blob_of(fact.text, share))
+                line = write_line(seq, fact, None if is_short else self._store_blob(fact.text, share))
                 share.lines.append(line)
                 size += len(line)
         yield _extend(tail, first_seq, tuple(shares.values()))
 
-    def _blob_of(self, text: str, share: Share) -> str:
+    def _store_blob(self, text: str, share: Share) -> str:
         digest = self.blobs.digest(text)
         self._long[digest] = text
         share.blobs.append(digest)
@@ -246,7 +248,7 @@ def import_tree(
         sqlite3.Error, OSError: nothing of it was committed.
     """
     row0 = dump_json(manifest.row0)
-    genesis = genesis_hash(manifest.tree_id, manifest.created_ms, row0)
+    genesis = compute_genesis_hash(manifest.tree_id, manifest.created_ms, row0)
     tail = Tail(manifest.tree_id, genesis, len(records), 0, genesis)
     commit = Commit(blobs)
     commit.add_tree(tail, manifest.created_ms, row0)
@@ -267,7 +269,7 @@ def _extend(tail: Tail, first_seq: int, shares: tuple[Share, ...]) -> Segment:
     return segment
 
 
-def _segment_row(tree_id: str, segment: Segment, now_ms: int) -> tuple[_Value, ...]:
+def _make_segment_row(tree_id: str, segment: Segment, now_ms: int) -> tuple[_Value, ...]:
     touched = dump_json([[chunk.session, chunk.offset, chunk.length] for chunk in segment.chunks])
     blobs = dump_json([digest for chunk in segment.chunks for digest in chunk.blobs])
     numbers = (segment.n, segment.first_seq, segment.count)

@@ -93,7 +93,7 @@ def write_export(tree: TreeRow, read: Read, verdict: Verification, out: TextIO) 
     seal = _Seal()
     out.write(seal.close(dump_json(head)[:-1]))
     count = 0
-    for record in _pages(read, verdict):
+    for record in _read_pages(read, verdict):
         session, cause = dump_json(record.session), dump_json(record.cause)
         out.write(
             seal.close(
@@ -125,7 +125,7 @@ def load_export(lines: Iterable[str]) -> Export:
             number += 1
             text = seal.open(line)
             if manifest is None:
-                manifest = _manifest(text)
+                manifest = _parse_manifest(text)
             elif text.startswith('{"end":'):
                 damage = _end(text, len(records))
                 if next(rest, None) is None:
@@ -164,7 +164,7 @@ class _Seal:
         return text
 
 
-def _pages(read: Read, verdict: Verification) -> Iterator[JournalRecord]:
+def _read_pages(read: Read, verdict: Verification) -> Iterator[JournalRecord]:
     seq = 0
     while seq < verdict.last_good_seq:
         page = read(verdict.tree_id, seq, min(_PAGE, verdict.last_good_seq - seq))
@@ -174,8 +174,8 @@ def _pages(read: Read, verdict: Verification) -> Iterator[JournalRecord]:
         seq = page[-1].seq
 
 
-def _manifest(text: str) -> Manifest:
-    value = _object(text)
+def _parse_manifest(text: str) -> Manifest:
+    value = _parse_object(text)
     if value.get("format") != FORMAT or not isinstance(value.get("version"), int):
         raise DamageError("it is not an export of a journal")
     if value["version"] > VERSION:
@@ -190,25 +190,25 @@ def _record(text: str, seq: int) -> JournalRecord:
     match = _RECORD.fullmatch(text)
     if match is None or int(match.group(1)) != seq:
         raise DamageError(f"record {seq} was expected here")
-    session, cause = _text(match.group(2)), _text(match.group(4))
+    session, cause = _parse_text(match.group(2)), _parse_text(match.group(4))
     return JournalRecord(seq, session, cause, int(match.group(3)), match.group(5))
 
 
 def _end(text: str, count: int) -> str | None:
-    value = _object(text)
+    value = _parse_object(text)
     if value.get("records") != count:
         raise DamageError(f"{value.get('records')} records were expected before the end, not {count}")
     return None if value.get("damage") is None else str(value["damage"])
 
 
-def _text(quoted: str) -> str:
+def _parse_text(quoted: str) -> str:
     try:
         return str(json.loads(quoted))
     except ValueError as error:
         raise DamageError("a text is not JSON") from error
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(f"{text}}}")
     except ValueError as error:
@@ -219,7 +219,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 @contextmanager
-def private_file(path: Path) -> Iterator[BinaryIO]:
+def open_private_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file that only its owner may read; it replaces ``path`` once it is whole and on the disk.
 
     A link is followed. A device, a pipe or a directory is not replaced.

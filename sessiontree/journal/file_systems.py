@@ -55,7 +55,7 @@ _STATFS_BYTES: Final = 512
 _MOUNTS: Final = Path("/proc/self/mounts")
 
 
-def file_system_of(path: Path, mounts: str | None = None) -> str:
+def detect_file_system(path: Path, mounts: str | None = None) -> str:
     """Return the type of the file system that a path is on, or would be on; empty = unknown.
 
     Args:
@@ -64,7 +64,7 @@ def file_system_of(path: Path, mounts: str | None = None) -> str:
     """
     there = path.resolve()
     if mounts is None:
-        known = _by_magic(next(each for each in (there, *there.parents) if os.path.exists(each)))  # noqa: PTH110
+        known = _detect_by_magic(next(each for each in (there, *there.parents) if os.path.exists(each)))  # noqa: PTH110
         if known:
             return known
         try:
@@ -80,7 +80,7 @@ def file_system_of(path: Path, mounts: str | None = None) -> str:
     return kind
 
 
-def _by_magic(path: Path) -> str:
+def _detect_by_magic(path: Path) -> str:
     """Return the type of a network file system as the kernel knows it; empty = another one, or unknown."""
     found = ctypes.create_string_buffer(_STATFS_BYTES)
     if ctypes.CDLL(None, use_errno=True).statfs(os.fsencode(path), found) != 0:
@@ -89,14 +89,14 @@ def _by_magic(path: Path) -> str:
     return _MAGIC.get(magic & 0xFFFFFFFF, "")
 
 
-def network_fault(path: Path, mounts: str | None = None) -> str:
+def find_network_fault(path: Path, mounts: str | None = None) -> str:
     """Return why a journal can't be at a path, and what to do; empty = it can.
 
     Args:
-        path: As for :func:`file_system_of`.
+        path: As for :func:`detect_file_system`.
         mounts: As there.
     """
-    kind = file_system_of(path, mounts)
+    kind = detect_file_system(path, mounts)
     if kind not in NETWORK:
         return ""
     return (

@@ -23,10 +23,16 @@ from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.commit import Numbered, Repair, Tail, compact, erase_trees, import_tree
 from sessiontree.journal.export import ExportSummary, Manifest, write_export
 from sessiontree.journal.place import JournalLock, JournalPlace
-from sessiontree.journal.reader import ChainState, Flaw, JournalReader, Rows, no_tree
+from sessiontree.journal.reader import ChainState, Flaw, JournalReader, Rows, make_no_tree_error
 from sessiontree.journal.record import JournalRecord, Packed, TreeRow, Verification
-from sessiontree.journal.segment import genesis_hash
-from sessiontree.journal.tables import FAULTS, connect_reader, connect_writer, typed_reads, write_error
+from sessiontree.journal.segment import compute_genesis_hash
+from sessiontree.journal.tables import (
+    FAULTS,
+    connect_reader,
+    connect_writer,
+    convert_read_errors,
+    write_error,
+)
 from sessiontree.journal.writer import JournalWriter, NewFacts, NewTree
 
 _MAX_NAME_CHARS = 1024
@@ -81,12 +87,12 @@ class Appender:
 
     def create_tree(self, tree_id: str, row0: Mapping[str, JsonValue]) -> asyncio.Future[None]:
         """Create a tree; see :meth:`Journal.create_tree`."""
-        loop = self._appending()
+        loop = self._require_loop()
         text = dump_json(dict(row0))
         created_ms = time.time_ns() // 1_000_000
         with self._naming:
             self._check_new(tree_id)
-            genesis = genesis_hash(tree_id, created_ms, text)
+            genesis = compute_genesis_hash(tree_id, created_ms, text)
             tail = self._tails[tree_id] = Tail(tree_id, genesis, 0, 0, genesis)
         done = loop.create_future()
         self._writer.put(NewTree(tail, created_ms, text, done))
@@ -96,8 +102,8 @@ class Appender:
         self, tree_id: str, chunks: Sequence[tuple[str, Sequence[Packed]]]
     ) -> tuple[int, asyncio.Future[None]]:
         """Append facts; see :meth:`Journal.append`."""
-        loop = self._appending()
-        tail = self._tail(tree_id)
+        loop = self._require_loop()
+        tail = self._find_tail(tree_id)
         seq = tail.last_seq
         numbered: list[Numbered] = []
         for session, facts in chunks:
@@ -133,7 +139,7 @@ class Appender:
         self._writer.check()
         for tree_id in tree_ids:
             if tree_id not in self._tails and not self._reader.has_tree(tree_id):
-                raise no_tree(self._reader.path, tree_id)
+                raise make_no_tree_error(self._reader.path, tree_id)
         for tree_id in tree_ids:
             self._tails.pop(tree_id, None)
         self._writer.do(partial(erase_trees, blobs=self._blobs, tree_ids=tree_ids))
@@ -153,21 +159,21 @@ class Appender:
         if tree_id in self._tails or self._reader.has_tree(tree_id):
             raise ValueError(f"there is a tree {tree_id!r} already")
 
-    def _appending(self) -> asyncio.AbstractEventLoop:
+    def _require_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             raise RuntimeError("the journal was not started")
         self._writer.check()
         return self._loop
 
-    def _tail(self, tree_id: str) -> Tail:
+    def _find_tail(self, tree_id: str) -> Tail:
         tail = self._tails.get(tree_id)
         if tail is None:
             progress, flaw = self._reader.end(tree_id)
-            tail = self._tails[tree_id] = _tail_of(self._reader, progress, flaw)
+            tail = self._tails[tree_id] = _build_tail(self._reader, progress, flaw)
         return tail
 
 
-def _tail_of(reader: JournalReader, progress: ChainState, flaw: Flaw | None) -> Tail:
+def _build_tail(reader: JournalReader, progress: ChainState, flaw: Flaw | None) -> Tail:
     """Return the end of a tree that another process wrote, with the repair that the next commit makes."""
     tail = Tail(progress.tree_id, progress.genesis, progress.seq, progress.n, progress.head)
     index = None
@@ -379,7 +385,7 @@ class Journal:
             after_seq: Only records after this seq.
             max_n: At most this many; None = all.
         """
-        return self._reading().records(tree_id, after_seq, max_n)
+        return self._require_reader().records(tree_id, after_seq, max_n)
 
     def read_session(
         self, tree_id: str, session: str, *, after_seq: int = 0, max_n: int | None = None
@@ -388,19 +394,19 @@ class Journal:
 
         The first read of a tree checks the whole tree.
         """
-        return self._reading().session_records(tree_id, session, after_seq, max_n)
+        return self._require_reader().read_session_records(tree_id, session, after_seq, max_n)
 
     def sessions(self, tree_id: str) -> list[str]:
         """Return the sessions that have facts, in the order of their first facts; without the tree itself."""
-        return self._reading().sessions(tree_id)
+        return self._require_reader().sessions(tree_id)
 
     def trees(self) -> list[TreeRow]:
         """Return all trees, oldest first; they are not checked."""
-        return self._reading().trees()
+        return self._require_reader().trees()
 
-    def tree_bytes(self) -> dict[str, int]:
+    def count_tree_bytes(self) -> dict[str, int]:
         """Return how many bytes the facts of each tree take, as stored; blobs are not counted."""
-        return self._reading().tree_bytes()
+        return self._require_reader().count_tree_bytes()
 
     def row0(self, tree_id: str) -> dict[str, JsonValue]:
         """Return the configuration that a tree was created with.
@@ -408,15 +414,15 @@ class Journal:
         Raises:
             JournalCorrupt: it is altered.
         """
-        return self._reading().row0(tree_id)
+        return self._require_reader().row0(tree_id)
 
     def last_seq(self, tree_id: str) -> int:
         """Return the seq of the last committed good record; 0 = no record is good."""
-        return self._reading().last_seq(tree_id)
+        return self._require_reader().last_seq(tree_id)
 
     def verify(self, tree_id: str) -> Verification:
         """Check every byte of a tree, its index and its blobs; return what is wrong instead of raising it."""
-        return self._reading().verify(tree_id)
+        return self._require_reader().verify(tree_id)
 
     def import_tree(self, manifest: Manifest, records: Sequence[JournalRecord]) -> None:
         """Write a whole tree, such as that of an export. Blocks until it is durable, whole or not at all.
@@ -464,7 +470,7 @@ class Journal:
         Raises:
             JournalCorrupt: row 0 is altered.
         """
-        reader = self._reading()
+        reader = self._require_reader()
         verdict = reader.verify(tree_id)
         reader.row0(tree_id)
         return write_export(reader.tree(tree_id), reader.records, verdict, out)
@@ -480,7 +486,7 @@ class Journal:
             WRITERS.release()
             self._lock.release()
 
-    def _reading(self) -> JournalReader:
+    def _require_reader(self) -> JournalReader:
         if self._closed or self._closing is not None:
             raise JournalError(self._path, "it is closed; open it again")
         return self._reader
@@ -494,7 +500,7 @@ class Journal:
 
 
 def _open_reader(place: JournalPlace, blobs: BlobStore, writer: JournalWriter | None) -> JournalReader:
-    with typed_reads(place.database):
+    with convert_read_errors(place.database):
         rows = Rows(connect_reader(place.database), blobs, place.database)
     if writer is None:
         return JournalReader(rows, {}, None)

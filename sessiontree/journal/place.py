@@ -70,7 +70,7 @@ class JournalPlace:
             OSError, sqlite3.Error: the system refused.
         """
         if self.database.exists():
-            return self._checked()
+            return self._open_checked()
         if log_of(self.database).exists():
             raise JournalCorrupt(str(self.database), "the file is gone but its log remains; restore both")
         part = self.database.with_name("journal.db.part")
@@ -89,7 +89,7 @@ class JournalPlace:
         if self.database.stat().st_size == 0:
             check_header(b"", self.database)
 
-    def _checked(self) -> int:
+    def _open_checked(self) -> int:
         descriptor = os.open(self.database, os.O_RDONLY | os.O_CLOEXEC)
         try:
             check_header(os.pread(descriptor, 100, 0), self.database)

@@ -27,14 +27,14 @@ from sessiontree.journal.segment import (
     SegmentLine,
     Share,
     Span,
-    chain_hash,
-    genesis_hash,
+    collect_shares,
+    compute_chain_hash,
+    compute_genesis_hash,
     read_chunks,
     read_line,
     read_lines,
-    shares_until,
 )
-from sessiontree.journal.tables import typed_reads
+from sessiontree.journal.tables import convert_read_errors
 
 _MASK = (1 << 64) - 1
 
@@ -116,7 +116,7 @@ class ChainState:
             raise DamageError(f"segment {self.n + 1} is missing")
         if row.prev_hash != self.head:
             raise DamageError(f"segment {row.n} does not follow the one before it")
-        if chain_hash(self.head, self.tree_id, row.n, row.body) != row.hash:
+        if compute_chain_hash(self.head, self.tree_id, row.n, row.body) != row.hash:
             raise DamageError(f"segment {row.n} is altered: its hash does not fit its bytes")
         chunks = read_chunks(row.body)
         if row.first_seq != self.seq + 1 or row.count != sum(chunk.count for chunk in chunks):
@@ -145,7 +145,7 @@ def read_records(
     Raises:
         DamageError: the lines do not carry the seqs they should.
     """
-    lines = [(line, chunk.session) for chunk in chunks for line in chunk_lines(row.body, chunk)]
+    lines = [(line, chunk.session) for chunk in chunks for line in read_chunk_lines(row.body, chunk)]
     lines.sort(key=lambda pair: pair[0].seq)
     if [line.seq for line, _ in lines] != list(range(row.first_seq, row.first_seq + row.count)):
         raise DamageError(f"segment {row.n} has gaps in its numbering")
@@ -158,7 +158,7 @@ def read_records(
     return records, None
 
 
-def chunk_lines(body: bytes, chunk: Chunk) -> list[SegmentLine]:
+def read_chunk_lines(body: bytes, chunk: Chunk) -> list[SegmentLine]:
     """Return the facts of a chunk in their order."""
     return [read_line(text[:-1]) for text in read_lines(body, chunk)]
 
@@ -173,7 +173,7 @@ def to_record(line: SegmentLine, session: str, blobs: BlobStore) -> JournalRecor
     return JournalRecord(line.seq, session, line.cause, line.at_ms, text)
 
 
-def blob_flaw(row: Stored, chunks: list[Chunk], blobs: BlobStore) -> Flaw | None:
+def find_blob_flaw(row: Stored, chunks: list[Chunk], blobs: BlobStore) -> Flaw | None:
     """Return the flaw of a checked row that uses a damaged blob; None if all its blobs are good."""
     if not any(chunk.blobs for chunk in chunks):
         return None
@@ -181,7 +181,7 @@ def blob_flaw(row: Stored, chunks: list[Chunk], blobs: BlobStore) -> Flaw | None
     if reason is None:
         return None
     last_seq = row.first_seq + len(records) - 1
-    shares = shares_until(row.body, chunks, last_seq)
+    shares = collect_shares(row.body, chunks, last_seq)
     return Flaw(row.n, last_seq, f"record {last_seq + 1} is damaged: {reason}", tuple(records), tuple(shares))
 
 
@@ -221,7 +221,7 @@ class Rows:
 
     def all(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Return all rows of a statement. In a damaged file the values may have any type."""
-        with typed_reads(self.path):
+        with convert_read_errors(self.path):
             try:
                 return self._opened.execute(statement, values).fetchall()
             except UnicodeEncodeError:
@@ -229,20 +229,20 @@ class Rows:
 
     def trees(self) -> list[TreeRow]:
         """Return all trees, oldest first; see :class:`TreeRow`."""
-        return [_tree_row(*row) for row in self.all(f"{_TREES} ORDER BY t.created_ms, t.tree_id")]
+        return [_make_tree_row(*row) for row in self.all(f"{_TREES} ORDER BY t.created_ms, t.tree_id")]
 
     def tree(self, tree_id: str) -> TreeRow | None:
         """Return one tree; None if it is not there."""
         rows = self.all(f"{_TREES} WHERE t.tree_id = ?", tree_id)
-        return _tree_row(*rows[0]) if rows else None
+        return _make_tree_row(*rows[0]) if rows else None
 
-    def stored(self, tree_id: str, first_n: int) -> Generator[Stored, None, None]:
+    def read_stored(self, tree_id: str, first_n: int) -> Generator[Stored, None, None]:
         """Yield segments from a number on, in order; close the iterator when done.
 
         Raises:
             DamageError: a row holds values of a wrong type.
         """
-        with typed_reads(self.path):
+        with convert_read_errors(self.path):
             cursor = self._opened.execute(
                 "SELECT n, first_seq, count, prev_hash, hash, body FROM segments"
                 " WHERE tree_id = ? AND n >= ? ORDER BY n",
@@ -252,12 +252,12 @@ class Rows:
                 for row in cursor:
                     yield Stored.of(row)
 
-    def head_n(self, tree_id: str) -> int:
+    def read_head_n(self, tree_id: str) -> int:
         """Return the number of the last segment that was ever committed; 0 = unknown."""
         rows = self.all("SELECT n FROM heads WHERE tree_id = ?", tree_id)
         return rows[0][0] if rows and isinstance(rows[0][0], int) else 0
 
-    def segment_of(self, tree_id: str, seq: int, last_n: int) -> int:
+    def find_segment(self, tree_id: str, seq: int, last_n: int) -> int:
         """Return the number of the segment, among the good ones up to ``last_n``, that holds a seq."""
         low, high = 1, last_n
         while low < high:
@@ -298,12 +298,12 @@ class RowScan:
         """Yield good segments and their chunks."""
         progress = self._progress
         # Read before the segments: a commit in between must not look like a missing segment.
-        head_n = self._rows.head_n(progress.tree_id)
-        with closing(self._rows.stored(progress.tree_id, progress.n + 1)) as rows:
+        head_n = self._rows.read_head_n(progress.tree_id)
+        with closing(self._rows.read_stored(progress.tree_id, progress.n + 1)) as rows:
             try:
                 for row in rows:
                     chunks = progress.check(row)
-                    self.flaw = blob_flaw(row, chunks, self._rows.blobs)
+                    self.flaw = find_blob_flaw(row, chunks, self._rows.blobs)
                     if self.flaw is not None:
                         return
                     progress.accept(row, chunks)
@@ -321,8 +321,8 @@ class RowScan:
         return self.flaw
 
 
-def _tree_row(tree_id: str, created_ms: Any, row0: Any, own: Any, seq: Any, written_ms: Any) -> TreeRow:
-    whole = _row0(tree_id, created_ms, row0, own)
+def _make_tree_row(tree_id: str, created_ms: Any, row0: Any, own: Any, seq: Any, written_ms: Any) -> TreeRow:
+    whole = _check_row0(tree_id, created_ms, row0, own)
     return TreeRow(tree_id, _number(created_ms), whole, _number(seq), _number(written_ms))
 
 
@@ -330,15 +330,15 @@ def _number(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _row0(tree_id: str, created_ms: Any, row0: Any, own: Any) -> dict[str, JsonValue] | None:
+def _check_row0(tree_id: str, created_ms: Any, row0: Any, own: Any) -> dict[str, JsonValue] | None:
     """Return row 0 if its hash is ``own``, else None."""
-    if not isinstance(row0, str) or genesis_hash(tree_id, created_ms, row0) != own:
+    if not isinstance(row0, str) or compute_genesis_hash(tree_id, created_ms, row0) != own:
         return None
     value: dict[str, JsonValue] = json.loads(row0)
     return value
 
 
-def no_tree(path: str, tree_id: str) -> TreeNotFound:
+def make_no_tree_error(path: str, tree_id: str) -> TreeNotFound:
     """Return the error for a tree that a journal does not hold."""
     listing = f"sessiontree tree --list --state-dir {shlex.quote(str(PurePath(path).parent))}"
     return TreeNotFound(path, f"it holds no tree {tree_id!r}; list those it holds: {listing}")
@@ -387,7 +387,7 @@ class JournalReader:
         with self._lock:
             return self._rows.trees()
 
-    def tree_bytes(self) -> dict[str, int]:
+    def count_tree_bytes(self) -> dict[str, int]:
         """Return how many bytes the facts of each tree take, as stored; blobs are not counted."""
         with self._lock:
             rows = self._rows.all("SELECT tree_id, SUM(LENGTH(body)) FROM segments GROUP BY tree_id")
@@ -398,7 +398,7 @@ class JournalReader:
         with self._lock:
             found = self._rows.tree(tree_id)
         if found is None:
-            raise no_tree(self.path, tree_id)
+            raise make_no_tree_error(self.path, tree_id)
         return found
 
     def has_tree(self, tree_id: str) -> bool:
@@ -425,7 +425,7 @@ class JournalReader:
             progress = self._progress(tree_id)
             found: list[JournalRecord] = []
             try:
-                for part in self._parts(progress, after_seq):
+                for part in self._read_segments(progress, after_seq):
                     found += [record for record in part if record.seq > after_seq]
                     if max_n is not None and len(found) >= max_n:
                         return found[:max_n]
@@ -433,7 +433,7 @@ class JournalReader:
                 raise JournalCorrupt(self.path, f"tree {tree_id!r}: {error}") from error
             return found
 
-    def session_records(
+    def read_session_records(
         self, tree_id: str, session: str, after_seq: int, max_n: int | None = None
     ) -> list[JournalRecord]:
         """Return one session's records in seq order, from the first after ``after_seq`` on."""
@@ -441,7 +441,7 @@ class JournalReader:
             progress = self._progress(tree_id)
             if self._check_all(progress) is None and self._rows.index_agrees(progress):
                 try:
-                    return self._indexed(progress, session, after_seq, max_n)
+                    return self._read_indexed(progress, session, after_seq, max_n)
                 except DamageError:
                     # It was good and is damaged now: check again from the start, up to the damage.
                     self._known.pop(tree_id, None)
@@ -480,7 +480,7 @@ class JournalReader:
 
     def chunks(self, tree_id: str, last_n: int) -> list[tuple[int, Chunk]]:
         """Return the chunks of segments 1 to ``last_n``, which must be good, with the segments' numbers."""
-        with self._lock, closing(self._rows.stored(tree_id, 1)) as rows:
+        with self._lock, closing(self._rows.read_stored(tree_id, 1)) as rows:
             return [(row.n, chunk) for row in rows if row.n <= last_n for chunk in read_chunks(row.body)]
 
     def verify(self, tree_id: str) -> Verification:
@@ -515,11 +515,11 @@ class JournalReader:
                 known.n, known.head, known.seq = new.n, new.head, new.seq
             known.index_good = True
 
-    def _parts(self, progress: ChainState, after_seq: int) -> Iterator[list[JournalRecord]]:
+    def _read_segments(self, progress: ChainState, after_seq: int) -> Iterator[list[JournalRecord]]:
         """Yield the records of each good segment, from the one that holds ``after_seq + 1``."""
         if after_seq < progress.seq:
             try:
-                yield from self._parts_again(progress, after_seq)
+                yield from self._reread_parts(progress, after_seq)
             except DamageError:
                 # It was good and is damaged now: stop here; the next read checks from the start.
                 self._known.pop(progress.tree_id, None)
@@ -528,19 +528,19 @@ class JournalReader:
         for row, chunks in walk:
             if row.first_seq + row.count - 1 > after_seq:
                 yield read_records(row, chunks, self._rows.blobs)[0]
-        if walk.flaw is not None and self._mends(progress):
-            yield from self._parts(progress, max(after_seq, progress.seq))
+        if walk.flaw is not None and self._mend_index(progress):
+            yield from self._read_segments(progress, max(after_seq, progress.seq))
         elif walk.flaw is not None:
             yield list(walk.flaw.records)
 
     def _check_all(self, progress: ChainState) -> Flaw | None:
         """Check what is new in a tree; return the first flaw, if there is one."""
         flaw = RowScan(self._rows, progress).run()
-        if flaw is not None and self._mends(progress):
+        if flaw is not None and self._mend_index(progress):
             flaw = RowScan(self._rows, progress).run()
         return flaw
 
-    def _mends(self, progress: ChainState) -> bool:
+    def _mend_index(self, progress: ChainState) -> bool:
         """Rebuild the index over segment numbers, once for each tree; return whether that was done now."""
         if self._mend is None or progress.tree_id in self._mended:
             return False
@@ -548,12 +548,12 @@ class JournalReader:
         self._mend()
         return True
 
-    def _parts_again(self, progress: ChainState, after_seq: int) -> Iterator[list[JournalRecord]]:
+    def _reread_parts(self, progress: ChainState, after_seq: int) -> Iterator[list[JournalRecord]]:
         """Yield records of segments that were good before; each segment is checked once more by itself."""
         tree_id, last_n, last_head = progress.tree_id, progress.n, progress.head
         again: ChainState | None = None
         with closing(
-            self._rows.stored(tree_id, self._rows.segment_of(tree_id, after_seq + 1, last_n))
+            self._rows.read_stored(tree_id, self._rows.find_segment(tree_id, after_seq + 1, last_n))
         ) as rows:
             for row in rows:
                 again = again or ChainState(tree_id, b"", row.prev_hash, row.n - 1, row.first_seq - 1)
@@ -568,7 +568,7 @@ class JournalReader:
         if again is None or again.head != last_head:
             raise DamageError("segments are missing")
 
-    def _indexed(
+    def _read_indexed(
         self, progress: ChainState, session: str, after_seq: int, max_n: int | None
     ) -> list[JournalRecord]:
         """Return a session's records by the index; each chunk is checked against its own checksum."""
@@ -578,7 +578,7 @@ class JournalReader:
             " WHERE t.tree_id = ? AND t.session = ? AND t.n BETWEEN ? AND ? ORDER BY t.n LIMIT ?",
             progress.tree_id,
             session,
-            self._rows.segment_of(progress.tree_id, after_seq + 1, progress.n),
+            self._rows.find_segment(progress.tree_id, after_seq + 1, progress.n),
             progress.n,
             -1 if max_n is None else max_n + 1,  # every chunk has a record; those of the first may be known
         )
@@ -587,7 +587,7 @@ class JournalReader:
             chunks = read_chunks(body) if isinstance(body, bytes) else []
             if [chunk.session for chunk in chunks] != [session]:
                 raise DamageError("the session index points elsewhere")
-            lines = [line for line in chunk_lines(body, chunks[0]) if line.seq > after_seq]
+            lines = [line for line in read_chunk_lines(body, chunks[0]) if line.seq > after_seq]
             found += [to_record(line, session, self._rows.blobs) for line in lines]
             if max_n is not None and len(found) >= max_n:
                 break

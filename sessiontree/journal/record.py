@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.facts import session_facts, tree_facts
 from sessiontree.contracts.facts.tree_facts import Fact
-from sessiontree.contracts.recorded.codec import wire_parts
+from sessiontree.contracts.recorded.codec import list_wire_parts
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.journal.replay import read_fact, read_facts
 
@@ -19,7 +19,7 @@ FACTS = (session_facts, tree_facts)
 _KIND = re.compile(r'\{"kind":"(\w+)"')
 
 
-def kind_in(text: str) -> str:
+def read_kind(text: str) -> str:
     """Return a fact's kind; empty if the text does not begin as a fact."""
     found = _KIND.match(text)
     return "" if found is None else found[1]
@@ -89,7 +89,7 @@ class JournalRecord:
             JournalCorrupt: the text is not a JSON object.
         """
         return {
-            "seq": self.seq, "session": self.session, "at_ms": self.at_ms, "kind": kind_in(self.text),
+            "seq": self.seq, "session": self.session, "at_ms": self.at_ms, "kind": read_kind(self.text),
             "fact": self.to_json(),
         }  # fmt: skip
 
@@ -99,11 +99,11 @@ class JournalRecord:
         Raises:
             JournalCorrupt: the text is not a JSON object.
         """
-        return wire_parts(self.to_json())
+        return list_wire_parts(self.to_json())
 
     def ends(self, session: str) -> bool:
         """Whether it is the fact of the tree that a session has ended."""
-        if self.session != "" or kind_in(self.text) != "session_ended":
+        if self.session != "" or read_kind(self.text) != "session_ended":
             return False
         return bool(self.to_json()["session"] == session)
 

@@ -9,10 +9,15 @@ from typing import Any, Final, TypeAlias
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
 from sessiontree.contracts.facts import session_facts, stimuli, tree_facts
 from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
-from sessiontree.contracts.recorded.codec import current_versions, from_wire, parts_of, recorded_members
+from sessiontree.contracts.recorded.codec import (
+    from_wire,
+    list_current_versions,
+    list_parts,
+    list_recorded_members,
+)
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.session.evolve import evolve
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 
 Wire: TypeAlias = dict[str, Any]
 Step: TypeAlias = Callable[[Wire], Wire]
@@ -94,7 +99,7 @@ class Upcasters:
 FACTS = (session_facts, stimuli, tree_facts)
 """Rooms whose import makes every kind of fact known."""
 
-UPCASTERS = Upcasters(STEPS, current_versions(), recorded_members)
+UPCASTERS = Upcasters(STEPS, list_current_versions(), list_recorded_members)
 """Brings facts of every release up to this one to the current versions."""
 
 
@@ -122,7 +127,7 @@ def read_facts(text: str) -> tuple[Any, ...]:
     Raises:
         JournalTooNew, JournalCorrupt: as :func:`read_fact`.
     """
-    return parts_of(read_fact(text))
+    return list_parts(read_fact(text))
 
 
 def read_config(row0: Mapping[str, Any]) -> TreeConfig:
@@ -137,7 +142,7 @@ def read_config(row0: Mapping[str, Any]) -> TreeConfig:
 
 def replay_session(spec: SessionSpec, limits: Limits, texts: Iterable[str], id_key: str = "") -> SessionState:
     """Rebuild a session's state from its facts, oldest first; give ``id_key`` if the session is to go on."""
-    state = initial(spec, limits, id_key)
+    state = make_initial_state(spec, limits, id_key)
     for text in texts:
         evolve(state, read_fact(text))
     return state

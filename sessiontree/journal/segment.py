@@ -107,12 +107,12 @@ class Advance:
     seq: int
 
 
-def genesis_hash(tree_id: str, created_ms: int, row0: str) -> bytes:
+def compute_genesis_hash(tree_id: str, created_ms: int, row0: str) -> bytes:
     """Return the hash (32 bytes) that comes before the first segment of a tree."""
     return hashlib.sha256(f"{tree_id}\n{created_ms}\n{row0}".encode()).digest()
 
 
-def chain_hash(prev_hash: bytes, tree_id: str, n: int, body: bytes) -> bytes:
+def compute_chain_hash(prev_hash: bytes, tree_id: str, n: int, body: bytes) -> bytes:
     """Return the hash (32 bytes) of segment ``n``."""
     chained = hashlib.sha256(prev_hash)
     chained.update(f"{tree_id}\n{n}\n".encode())
@@ -178,7 +178,7 @@ def build_segment(tree_id: str, n: int, prev_hash: bytes, first_seq: int, shares
         offset += length
         count += len(share.lines)
     whole = b"".join(parts)
-    hashed = chain_hash(prev_hash, tree_id, n, whole)
+    hashed = compute_chain_hash(prev_hash, tree_id, n, whole)
     return Segment(n, first_seq, count, prev_hash, hashed, whole, tuple(chunks))
 
 
@@ -210,7 +210,7 @@ def read_lines(body: bytes, chunk: Chunk) -> list[str]:
     return lines
 
 
-def shares_until(body: bytes, chunks: Iterable[Chunk], last_seq: int) -> list[Share]:
+def collect_shares(body: bytes, chunks: Iterable[Chunk], last_seq: int) -> list[Share]:
     """Return the lines of a body up to a seq, by session; sessions without lines are left out."""
     shares: list[Share] = []
     for chunk in chunks:

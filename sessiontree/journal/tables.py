@@ -41,26 +41,26 @@ def write_error(path: Path, error: sqlite3.Error | UnicodeDecodeError | OSError)
     """Return the error to raise after a failed write."""
     if isinstance(error, OSError):
         return JournalUnwritable(str(path), f"{error.strerror or error}; remove the cause and open it again")
-    code = _code(error)
+    code = _get_code(error)
     if code in _BUSY:
         return JournalLocked(str(path), f"another process keeps it busy ({error}); end that process")
     if code in _REFUSED:
         return JournalUnwritable(str(path), f"{_REFUSED[code]} ({error}); remove the cause and open it again")
-    return _corrupt(path, error)
+    return _make_corrupt_error(path, error)
 
 
 def read_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> JournalError:
     """Return the error to raise after a failed read."""
-    code = _code(error)
+    code = _get_code(error)
     if code in _BUSY:
         return JournalLocked(str(path), f"another process keeps it busy ({error}); try again")
     if code in _REFUSED and code != sqlite3.SQLITE_IOERR:
         return JournalError(str(path), f"can't read it: {_REFUSED[code]} ({error})")
-    return _corrupt(path, error)
+    return _make_corrupt_error(path, error)
 
 
 @contextmanager
-def typed_reads(path: Path) -> Iterator[None]:
+def convert_read_errors(path: Path) -> Iterator[None]:
     """Turn the errors that SQLite raises while reading into :class:`JournalError`."""
     try:
         yield
@@ -68,12 +68,12 @@ def typed_reads(path: Path) -> Iterator[None]:
         raise read_error(path, error) from error
 
 
-def _code(error: Exception) -> int:
+def _get_code(error: Exception) -> int:
     """Return the primary result code; errors of the driver itself have no code and mean damaged content."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
 
 
-def _corrupt(path: Path, error: Exception) -> JournalCorrupt:
+def _make_corrupt_error(path: Path, error: Exception) -> JournalCorrupt:
     return JournalCorrupt(str(path), f"the database file is damaged ({error}); restore it from a backup")
 
 
@@ -203,7 +203,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def without_waiting(connection: sqlite3.Connection) -> Iterator[None]:
+def disable_waiting(connection: sqlite3.Connection) -> Iterator[None]:
     """Let statements fail at once if another connection holds a lock they need."""
     connection.execute("PRAGMA busy_timeout=0")
     try:
@@ -227,7 +227,7 @@ def _connect(path: Path, query: str, expected_mode: str) -> sqlite3.Connection:
         cached_statements=512,
     )
     try:
-        connection.text_factory = _lenient_text
+        connection.text_factory = _decode_leniently
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA cell_size_check=ON")
         _check_tables(connection, path, expected_mode)
@@ -237,7 +237,7 @@ def _connect(path: Path, query: str, expected_mode: str) -> sqlite3.Connection:
     return connection
 
 
-def _lenient_text(data: bytes) -> str:
+def _decode_leniently(data: bytes) -> str:
     """Decode altered bytes too: they must reach the checks above and not fail in the driver."""
     return data.decode("utf-8", "replace")
 

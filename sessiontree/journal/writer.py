@@ -23,7 +23,7 @@ from sessiontree.contracts.errors import JournalError, JournalUnwritable
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.commit import Commit, Numbered, Tail, empty_log, mend_numbering
 from sessiontree.journal.segment import Advance
-from sessiontree.journal.tables import FAULTS, log_of, without_waiting, write_error
+from sessiontree.journal.tables import FAULTS, disable_waiting, log_of, write_error
 
 STEP_BYTES = 1024 * 1024
 """How much is prepared at a time: room for about 60 commits of one turn's facts."""
@@ -87,7 +87,7 @@ class LogSpace:
             self._descriptor = None
 
     def _lock(self) -> bool:
-        with suppress(sqlite3.Error), without_waiting(self._connection):
+        with suppress(sqlite3.Error), disable_waiting(self._connection):
             self._connection.execute("BEGIN IMMEDIATE")
         return self._connection.in_transaction
 
@@ -164,7 +164,7 @@ class JournalWriter:
         self._connection = connection
         self._blobs = blobs
         self._path = path
-        self._file = _identity_of(path)
+        self._file = _read_identity(path)
         self._log = log_of(path)
         self._log_space = LogSpace(self._log, connection)
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
@@ -173,7 +173,7 @@ class JournalWriter:
         self._stopped = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._log_bytes = _length_of(self._log)  # a killed writer's log counts too
+        self._log_bytes = _measure_length(self._log)  # a killed writer's log counts too
         self._emptying_owed = False
         self._commit_bytes = 0
         """What the last commit wrote into the log, roughly."""
@@ -257,7 +257,7 @@ class JournalWriter:
     def _run(self) -> None:
         while True:
             group: list[_New] = []
-            for item in self._waiting():
+            for item in self._take_waiting():
                 if isinstance(item, JournalTask | StopWriter):
                     self._commit(group)
                     group = []
@@ -272,7 +272,7 @@ class JournalWriter:
             self._commit(group)
             self._tend_log()
 
-    def _waiting(self) -> list[Item]:
+    def _take_waiting(self) -> list[Item]:
         """Wait for at least one item and return everything that waits."""
         items = [self._queue.get()]
         while not self._queue.empty():
@@ -304,7 +304,7 @@ class JournalWriter:
 
     def _check_file(self) -> None:
         """Raise if the file was replaced: what was written is then in a file without a name."""
-        if _identity_of(self._path) != self._file:
+        if _read_identity(self._path) != self._file:
             raise JournalUnwritable(
                 str(self._path), "the file was deleted, moved or replaced while it was open; bring it back"
             )
@@ -323,7 +323,7 @@ class JournalWriter:
         else:
             task.done.set_result(None)
         # A reader may have kept the log from being emptied, or a blob may have failed: try again later.
-        self._emptying_owed |= _length_of(self._log) > 0
+        self._emptying_owed |= _measure_length(self._log) > 0
 
     def _tend_log(self) -> None:
         """Empty the log if it is long or holds erased bytes; else keep room in it."""
@@ -349,7 +349,7 @@ class JournalWriter:
                 futures[0].get_loop().call_soon_threadsafe(_settle, futures, error)
 
 
-def _identity_of(path: Path) -> tuple[int, int] | None:
+def _read_identity(path: Path) -> tuple[int, int] | None:
     try:
         status = os.stat(path)  # noqa: PTH116 - once a commit
     except OSError:
@@ -357,7 +357,7 @@ def _identity_of(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _length_of(path: Path) -> int:
+def _measure_length(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:

@@ -78,7 +78,7 @@ class Elicitation:
         for request in found.requests.values():
             if not isinstance(request, dict) or request.get("method") != "elicitation/create":
                 raise ExecutionError(f"the MCP server {server} wants something that is not offered")
-            members = _members_of(request)
+            members = _get_members(request)
             if len(members) > MAX_MEMBERS:
                 raise ExecutionError(
                     f"the MCP server {server} asks for more than {MAX_MEMBERS} values at once"
@@ -89,7 +89,7 @@ class Elicitation:
         return found
 
     @classmethod
-    def of_state(cls, state: JsonValue) -> Self:
+    def from_state(cls, state: JsonValue) -> Self:
         """Return what :meth:`to_state` kept."""
         kept: Any = state
         return cls(
@@ -125,7 +125,7 @@ class Elicitation:
             if key in self.ends:
                 continue
             answered = self.given.get(key, {})
-            members = _members_of(request)
+            members = _get_members(request)
             found += [FormPart(key, name) for name in members if name not in answered]
             if not members:
                 found.append(FormPart(key, ""))
@@ -133,9 +133,9 @@ class Elicitation:
 
     def questions(self) -> list[QuestionItem]:
         """Return the next questions, in the order of the requests and of their members."""
-        return [self._question(part) for part in self._open_parts()]
+        return [self._make_question(part) for part in self._open_parts()]
 
-    def _question(self, part: FormPart) -> QuestionItem:
+    def _make_question(self, part: FormPart) -> QuestionItem:
         request = self.requests[part.key]
         params = request.get("params") or {}
         said = str(params.get("message", ""))[:MAX_MESSAGE_CHARS]
@@ -144,10 +144,10 @@ class Elicitation:
             head = f"{self.fault}\n{head}"
         title = f"MCP {self.server}"[:MAX_LABEL_CHARS]
         if not part.member:
-            return _whole_question(title, head, params)
-        schema = _members_of(request)[part.member]
-        is_needed = part.member in _required_of(request)
-        return _member_question(title, head, part.member, schema, is_needed=is_needed)
+            return _build_whole_question(title, head, params)
+        schema = _get_members(request)[part.member]
+        is_needed = part.member in _get_required(request)
+        return _build_member_question(title, head, part.member, schema, is_needed=is_needed)
 
     def take(self, answers: Sequence[JsonValue]) -> Elicitation:
         """Return this with the answers to :meth:`questions`; what does not fit is asked again."""
@@ -163,12 +163,12 @@ class Elicitation:
             elif not part.member:
                 ends[part.key] = "accept"
             elif LEFT_OUT in chosen:
-                schema = _members_of(self.requests[part.key])[part.member]
-                given.setdefault(part.key, {})[part.member] = _default_of(schema)
+                schema = _get_members(self.requests[part.key])[part.member]
+                given.setdefault(part.key, {})[part.member] = _find_default(schema)
             else:
-                schema = _members_of(self.requests[part.key])[part.member]
+                schema = _get_members(self.requests[part.key])[part.member]
                 try:
-                    given.setdefault(part.key, {})[part.member] = _value_of(schema, chosen, text)
+                    given.setdefault(part.key, {})[part.member] = _convert_answer(schema, chosen, text)
                 except ValidationError as error:
                     faults.append(f"{part.member}: {error.message}")
         return replace(self, given=given, ends=ends, fault="; ".join(faults)[:400])
@@ -180,23 +180,23 @@ class Elicitation:
             action = self.ends.get(key, "accept")
             found[key] = {"action": action}
             values = {name: value for name, value in self.given.get(key, {}).items() if value is not None}
-            if action == "accept" and _members_of(self.requests[key]):
+            if action == "accept" and _get_members(self.requests[key]):
                 found[key] = {"action": action, "content": dict(values)}
         return found
 
 
-def _members_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _get_members(request: Mapping[str, Any]) -> Mapping[str, Any]:
     schema = (request.get("params") or {}).get("requestedSchema")
     members = schema.get("properties") if isinstance(schema, dict) else None
     return members if isinstance(members, dict) else {}
 
 
-def _required_of(request: Mapping[str, Any]) -> Sequence[str]:
+def _get_required(request: Mapping[str, Any]) -> Sequence[str]:
     required = request["params"]["requestedSchema"].get("required")
     return required if isinstance(required, list) else []
 
 
-def _whole_question(title: str, head: str, params: Mapping[str, Any]) -> QuestionItem:
+def _build_whole_question(title: str, head: str, params: Mapping[str, Any]) -> QuestionItem:
     url = params.get("url")
     if isinstance(url, str):
         host = urlsplit(url).hostname or "an unknown host"
@@ -206,17 +206,17 @@ def _whole_question(title: str, head: str, params: Mapping[str, Any]) -> Questio
     return QuestionItem(question=head[:MAX_TEXT_CHARS], header=title, options=options, allow_free_text=False)
 
 
-def _member_question(
+def _build_member_question(
     title: str, head: str, name: str, schema: Mapping[str, Any], *, is_needed: bool
 ) -> QuestionItem:
     said = schema.get("description") or schema.get("title") or ""
-    values = _values_of(schema)
+    values = _list_values(schema)
     labels = [label for label, _ in values]
     extra = [DECLINE] if is_needed else [DECLINE, LEFT_OUT]
     is_listed = bool(values) and len(values) + len(extra) <= MAX_OPTIONS and _are_labels(labels)
     kind = "" if values else f" ({schema.get('type')})"
     lines = [head, f"{name[:MAX_LABEL_CHARS]}{kind}{': ' if said else ''}{str(said)[:300]}"]
-    default = None if is_needed else _default_of(schema)
+    default = None if is_needed else _find_default(schema)
     if default is not None:
         lines.append(f"if left out: {dump_json(default)[:MAX_LABEL_CHARS]}")
     if values and not is_listed:
@@ -233,7 +233,7 @@ def _member_question(
     )
 
 
-def _default_of(schema: Mapping[str, Any]) -> JsonValue:
+def _find_default(schema: Mapping[str, Any]) -> JsonValue:
     """Return the value of a member that is left out; None = it has no default, or one that does not fit."""
     default: JsonValue = schema.get("default")
     try:
@@ -251,7 +251,7 @@ def _are_labels(labels: Sequence[str]) -> bool:
     )
 
 
-def _values_of(schema: Mapping[str, Any]) -> list[tuple[str, JsonValue]]:
+def _list_values(schema: Mapping[str, Any]) -> list[tuple[str, JsonValue]]:
     """Return the values that a member can have, each with its label; none = any."""
     if schema.get("type") == "boolean":
         return [("yes", True), ("no", False)]
@@ -268,13 +268,13 @@ def _values_of(schema: Mapping[str, Any]) -> list[tuple[str, JsonValue]]:
     return [(str(name), value) for name, value in zip(named, listed, strict=True)]
 
 
-def _value_of(schema: Mapping[str, Any], chosen: Sequence[str], text: str) -> JsonValue:
+def _convert_answer(schema: Mapping[str, Any], chosen: Sequence[str], text: str) -> JsonValue:
     """Return an answer as the member's value.
 
     Raises:
         ValidationError: it does not fit.
     """
-    values = dict(_values_of(schema))
+    values = dict(_list_values(schema))
     by_value = {str(value): value for value in values.values()}
     kind = schema.get("type")
     value: JsonValue = None

@@ -14,7 +14,7 @@ class FrameFault(Exception):
     """What came is not a frame."""
 
 
-def frame_of(message: dict[str, Any]) -> bytes:
+def encode_frame(message: dict[str, Any]) -> bytes:
     """Return a message as a frame.
 
     Raises:

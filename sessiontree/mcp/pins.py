@@ -44,7 +44,7 @@ class PinnedTool(StrictSettings):
         """What is compared: name, description, schemas and annotations."""
         return _digest_of(self.model_dump(mode="json"))
 
-    def tier_under(self, owners: PermissionTier) -> PermissionTier:
+    def resolve_tier(self, owners: PermissionTier) -> PermissionTier:
         """Return the tier of its calls: the owner's, unless the server's own words raise it."""
         claimed = PermissionTier.READ_ONLY
         if self.is_writing:
@@ -62,7 +62,7 @@ class PinnedServer(StrictSettings):
     tools: tuple[PinnedTool, ...] = Field(max_length=MAX_TOOLS)
 
 
-def identity_of(server: McpServer) -> str:
+def compute_identity(server: McpServer) -> str:
     """Return the digest of how a server is reached; values of variables do not count."""
     return _digest_of(server.identity())
 
@@ -72,7 +72,7 @@ def _digest_of(value: JsonValue) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def tools_of_listing(listed: Iterable[Mapping[str, Any]]) -> tuple[dict[str, PinnedTool], dict[str, str]]:
+def pin_listed_tools(listed: Iterable[Mapping[str, Any]]) -> tuple[dict[str, PinnedTool], dict[str, str]]:
     """Return the tools that a server listed, by name, and why others of it are refused.
 
     Raises:
@@ -86,11 +86,11 @@ def tools_of_listing(listed: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Pin
             found.pop(name, None)
             refused[name] = "two tools have this name"
             continue
-        fault = _fault_of(row)
+        fault = _find_fault(row)
         if fault:
             refused[name] = fault
         else:
-            found[name] = _pinned(row)
+            found[name] = _pin(row)
         if len(found) + len(refused) > MAX_TOOLS:
             raise ConfigError(
                 f"it lists more than {MAX_TOOLS:,} tools; name those that you want: tools = […]"
@@ -98,7 +98,7 @@ def tools_of_listing(listed: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Pin
     return found, refused
 
 
-def _fault_of(row: Mapping[str, Any]) -> str:
+def _find_fault(row: Mapping[str, Any]) -> str:
     name, description = row.get("name"), row.get("description")
     if not isinstance(name, str) or not name or len(name) > MAX_NAME_CHARS:
         return f"its name is not a text of 1 to {MAX_NAME_CHARS} characters"
@@ -115,7 +115,7 @@ def _fault_of(row: Mapping[str, Any]) -> str:
     return ""
 
 
-def _pinned(row: Mapping[str, Any]) -> PinnedTool:
+def _pin(row: Mapping[str, Any]) -> PinnedTool:
     hints = row.get("annotations") or {}
     return PinnedTool(
         name=row["name"],
@@ -148,9 +148,7 @@ class PinFile:
         return take_settings(lambda: PinnedServer.model_validate_json(text), place)
 
 
-def changes_between(
-    pinned: PinnedServer | None, identity: str, now: Mapping[str, PinnedTool]
-) -> dict[str, str]:
+def find_changes(pinned: PinnedServer | None, identity: str, now: Mapping[str, PinnedTool]) -> dict[str, str]:
     """Return what differs from a pin: tool to ``new``, ``changed`` or ``gone``.
 
     The empty name stands for the server itself: how it is reached has changed, or it was never accepted.

@@ -16,7 +16,7 @@ from sessiontree.contracts.handles.mcp import ServerCall, ServerInput, ServerRep
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.contracts.values.messages import ImageContent
-from sessiontree.mcp.pins import PinnedTool, tools_of_listing
+from sessiontree.mcp.pins import PinnedTool, pin_listed_tools
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.server_tools import GivenServer
 from sessiontree.mcp.settings import ReachedServer
@@ -69,7 +69,7 @@ class ServerConnection:
             raise ExecutionError(f"{MAX_CALLS} calls of the MCP server {self.reached.name} run; try later")
         self._calls += 1
         try:
-            process = await self._connected()
+            process = await self._connect()
             self._check_unchanged(tool)
             order: dict[str, JsonValue] = {"tool": tool.name, "arguments": dict(call.arguments)}
             if call.given is not None:
@@ -90,19 +90,19 @@ class ServerConnection:
                 f"`sessiontree mcp accept {name}` shows and accepts the change"
             )
 
-    async def _connected(self) -> ServerProcess:
+    async def _connect(self) -> ServerProcess:
         if self._process is not None and not self._process.is_over:
             return self._process
         if self._starting is None or self._starting.done():
             wait_s = self._not_before_s - self._now_s()
             if wait_s > 0:
                 raise ExecutionError(f"{self._why}; it is started again in {wait_s:.0f} s at the earliest")
-            self._starting = asyncio.create_task(self._started())
+            self._starting = asyncio.create_task(self._start_process())
         # A caller whose time is over leaves the start to those that follow.
         self._process = await asyncio.shield(self._starting)
         return self._process
 
-    async def _started(self) -> ServerProcess:
+    async def _start_process(self) -> ServerProcess:
         process = ServerProcess(self.reached.name, self._note_end, self._take_tools)
         try:
             found = await start_server(self.reached, process)
@@ -122,7 +122,7 @@ class ServerConnection:
         return process
 
     def _take_tools(self, rows: tuple[Mapping[str, Any], ...]) -> None:
-        self.tools, refused = tools_of_listing(rows)
+        self.tools, refused = pin_listed_tools(rows)
         for tool, why in refused.items():
             _LOG.warning("MCP server %s: tool %r is refused: %s", self.reached.name, tool[:100], why)
 
@@ -170,16 +170,16 @@ class ServerPool:
         self._calls: dict[tuple[str, str], asyncio.Task[ServerReply]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def tree_opened(self, tree_id: str, servers: tuple[GivenServer, ...]) -> None:
+    def on_tree_opened(self, tree_id: str, servers: tuple[GivenServer, ...]) -> None:
         """Let a tree's sessions call these servers."""
         if servers:
             self._trees[tree_id] = {each.reached.name: each for each in servers}
 
-    def tree_closed(self, tree_id: str) -> None:
+    def on_tree_closed(self, tree_id: str) -> None:
         """Take a tree's servers away; a connection that no other tree uses ends."""
         if self._trees.pop(tree_id, None) is None:
             return
-        used = {_key_of(each.reached) for tree in self._trees.values() for each in tree.values()}
+        used = {_compute_key(each.reached) for tree in self._trees.values() for each in tree.values()}
         for key in [key for key in self._connections if key not in used]:
             closing = asyncio.ensure_future(self._connections.pop(key).close())
             self._closing.add(closing)
@@ -193,8 +193,8 @@ class ServerPool:
             kind: The session's kind.
             call: The call.
         """
-        pinned, key = self._allowed(tree_id, kind, call), call.key
-        connection = self._connection_of(self._trees[tree_id][call.server].reached)
+        pinned, key = self._find_allowed(tree_id, kind, call), call.key
+        connection = self._ensure_connection(self._trees[tree_id][call.server].reached)
         calling = asyncio.ensure_future(connection.call(pinned, call))
         self._calls[tree_id, key] = calling
         try:
@@ -214,7 +214,7 @@ class ServerPool:
         if calling is not None:
             calling.cancel()
 
-    def _allowed(self, tree_id: str, kind: SessionKind, call: ServerCall) -> PinnedTool:
+    def _find_allowed(self, tree_id: str, kind: SessionKind, call: ServerCall) -> PinnedTool:
         server, tool = call.server, call.tool
         given = self._trees.get(tree_id, {}).get(server)
         found = None if given is None else given.tools.get(tool)
@@ -226,8 +226,8 @@ class ServerPool:
             raise PermissionDenied(tier, f"a Worker may not call {tool!r} of the MCP server {server}")
         return pinned
 
-    def _connection_of(self, reached: ReachedServer) -> ServerConnection:
-        key = _key_of(reached)
+    def _ensure_connection(self, reached: ReachedServer) -> ServerConnection:
+        key = _compute_key(reached)
         if key not in self._connections:
             self._connections[key] = ServerConnection(reached)
         return self._connections[key]
@@ -236,7 +236,7 @@ class ServerPool:
         """Return the ids of all its processes."""
         return [pid for each in self._connections.values() if (pid := each.pid) is not None]
 
-    def server_pids(self) -> list[int]:
+    def list_server_pids(self) -> list[int]:
         """Return the ids of the processes of its servers."""
         return [pid for each in self._connections.values() if (pid := each.server_pid) is not None]
 
@@ -254,7 +254,7 @@ class ServerPool:
                 await closing
 
 
-def _key_of(reached: ReachedServer) -> str:
+def _compute_key(reached: ReachedServer) -> str:
     """Return what two trees must agree on to share a connection: all of it, secrets included."""
     same = replace(reached, connect_s=0.0)
     return hashlib.sha256(dump_json({**same.to_order(), "confine": same.confine}).encode()).hexdigest()

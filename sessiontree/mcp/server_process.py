@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError, Timeout
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.interpreter.import_guard import words_for
-from sessiontree.mcp.frames import FrameFault, frame_of, read_message
+from sessiontree.interpreter.import_guard import build_command
+from sessiontree.mcp.frames import FrameFault, encode_frame, read_message
 from sessiontree.mcp.settings import ReachedServer
 from sessiontree.sandbox.commands.command_bounds import HOME, TMP, Bounds
-from sessiontree.sandbox.commands.environment import check_workspace, mount_words, running_interpreter
-from sessiontree.sandbox.commands.kernel_support import bubblewrap
+from sessiontree.sandbox.commands.environment import check_workspace, get_running_interpreter, mount_words
+from sessiontree.sandbox.commands.kernel_support import find_bubblewrap
 from sessiontree.sandbox.process_tree import ProcessIdentity, process_of
 from sessiontree.sandbox.socket_process import SocketProcess
 
@@ -47,7 +47,7 @@ class ServerUnavailable(Exception):
         self.said = said
 
 
-def lost_call(server: str, reason: str) -> ExecutionError:
+def make_lost_call_error(server: str, reason: str) -> ExecutionError:
     """Return the error of a call whose server was lost before it replied."""
     return ExecutionError(
         f"the MCP server {server} was lost during the call ({reason}); "
@@ -119,7 +119,7 @@ class ServerProcess:
         async def meet(near: socket.socket) -> None:
             near.setblocking(False)
             reader, self._writer = await asyncio.open_connection(sock=near)
-            self._writer.write(frame_of(dict(order)))
+            self._writer.write(encode_frame(dict(order)))
             while not found:
                 message = await read_message(reader)
                 if "open" in message:
@@ -129,7 +129,7 @@ class ServerProcess:
             self._do(self._listen(reader))
 
         try:
-            words = words_for("-m", PROGRAM)
+            words = build_command("-m", PROGRAM)
             await self._process.start(lambda far: [*words, str(far)], meet, limit_s + SPARE_S)
         except FrameFault as error:
             raise ServerUnavailable(f"the MCP server {self._name} can't be connected to: {error}") from error
@@ -138,17 +138,17 @@ class ServerProcess:
         message = found[0]
         if "failed" in message:
             await self.close()
-            raise self._unavailable(message["failed"])
-        return self._found_in(message["ready"])
+            raise self._make_unavailable(message["failed"])
+        return self._read_found(message["ready"])
 
-    def _unavailable(self, failed: Mapping[str, Any]) -> ServerUnavailable:
+    def _make_unavailable(self, failed: Mapping[str, Any]) -> ServerUnavailable:
         if failed.get("kind") == "needs_login":
             reason = f"the MCP server {self._name} needs a login: run `sessiontree mcp login {self._name}`"
             return ServerUnavailable(reason, needs_login=True)
         reason = f"the MCP server {self._name} can't be connected to: {failed.get('reason', '')}"
         return ServerUnavailable(reason, said=str(failed.get("said", "")))
 
-    def _found_in(self, ready: Mapping[str, Any]) -> ServerFound:
+    def _read_found(self, ready: Mapping[str, Any]) -> ServerFound:
         pid = ready.get("pid")
         self._server = process_of(pid) if isinstance(pid, int) else None
         return ServerFound(
@@ -170,7 +170,7 @@ class ServerProcess:
         number = self._numbers
         asked = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
-            self._writer.write(frame_of({**order, "id": number}))
+            self._writer.write(encode_frame({**order, "id": number}))
             async with asyncio.timeout(limit_s):
                 answer: dict[str, Any] = await asked
             self._check_answered(answer)
@@ -200,13 +200,13 @@ class ServerProcess:
         if error["kind"] == "lost":
             self._end(reason)
             self.kill()
-        raise lost_call(self._name, reason)
+        raise make_lost_call_error(self._name, reason)
 
     def _drop(self, number: int) -> None:
         """Have a call dropped; a process that does not confirm it is stuck, and is ended."""
         if self._writer is not None and not self._over:
             self._asked[number] = confirmed = asyncio.get_running_loop().create_future()
-            self._writer.write(frame_of({"cancel": number}))
+            self._writer.write(encode_frame({"cancel": number}))
             self._do(self._await_drop(number, confirmed))
 
     async def _await_drop(self, number: int, confirmed: asyncio.Future[dict[str, Any]]) -> None:
@@ -259,7 +259,7 @@ class ServerProcess:
             self._writer.close()  # the process then ends the server gently, and itself
         for asked in self._asked.values():
             if not asked.done():
-                asked.set_exception(lost_call(self._name, reason))
+                asked.set_exception(make_lost_call_error(self._name, reason))
         self._on_end(reason)
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
@@ -296,11 +296,11 @@ async def start_server(reached: ReachedServer, process: ServerProcess) -> Server
         ConfinementUnavailable: this machine can't confine the server.
         ServerUnavailable: it can't be connected to.
     """
-    placed = await asyncio.to_thread(confined, reached) if reached.confine else reached
+    placed = await asyncio.to_thread(confine, reached) if reached.confine else reached
     return await process.start({"do": "connect", **placed.to_order()}, reached.connect_s)
 
 
-def _program_words(program: str, place: str) -> list[str]:
+def _build_program_words(program: str, place: str) -> list[str]:
     """Return the words that show the environment of a program that is not the system's, read-only."""
     folder = Path(program).parent
     prefix = folder.parent if folder.name == "bin" else folder
@@ -309,7 +309,7 @@ def _program_words(program: str, place: str) -> list[str]:
     return ["--ro-bind", str(prefix), str(prefix)]
 
 
-def confined(reached: ReachedServer) -> ReachedServer:
+def confine(reached: ReachedServer) -> ReachedServer:
     """Return a server whose command has no network, and changes only its working directory.
 
     Raises:
@@ -324,9 +324,9 @@ def confined(reached: ReachedServer) -> ReachedServer:
         raise ConfinementUnavailable(
             f"the program {reached.command[0]!r} of the MCP server {reached.name} was not found", "install it"
         )
-    mounts = mount_words(place, (), running_interpreter(), Bounds())
+    mounts = mount_words(place, (), get_running_interpreter(), Bounds())
     # Its variables stay out of the command line, which other processes can read.
-    words = [bubblewrap(), *(word for word in mounts[:-2] if word != "--clearenv")]
-    words += [*_program_words(program, place), *mounts[-2:]]
+    words = [find_bubblewrap(), *(word for word in mounts[:-2] if word != "--clearenv")]
+    words += [*_build_program_words(program, place), *mounts[-2:]]
     words += ["--chdir", place, "--", program, *reached.command[1:]]
     return replace(reached, command=tuple(words), env={**reached.env, "HOME": HOME, "TMPDIR": TMP})

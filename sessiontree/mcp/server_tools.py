@@ -52,12 +52,12 @@ class ServerTool(RawTool):
     section = SECTION
 
     def __init__(self, server: str, settings: McpServer, pinned: PinnedTool, called: str) -> None:
-        tier = pinned.tier_under(settings.tier_of(pinned.name))
+        tier = pinned.resolve_tier(settings.tier_of(pinned.name))
         is_harmless = tier is PermissionTier.READ_ONLY
         vars(self).update(
             {
                 "name": called,
-                "description": _description_of(server, settings, pinned),
+                "description": _describe_tool(server, settings, pinned),
                 "parameters": cast("Mapping[str, JsonValue]", pinned.parameters),
                 "tier": tier,
                 "kinds": ALL_KINDS if is_harmless else MAIN_AND_BRANCH,
@@ -77,13 +77,13 @@ class ServerTool(RawTool):
         """
         servers, given = ctx.require(MCP), None
         if ctx.answered is not None:
-            given = self._take(Elicitation.of_state(ctx.answered.state), ctx.answered.answers)
+            given = self._take(Elicitation.from_state(ctx.answered.state), ctx.answered.answers)
         limit_s = max(SPARE_S, ctx.deadline - time.monotonic() - SPARE_S)
         call = ServerCall(self.server, self.tool, params, ctx.call_id, limit_s, given)
         reply = await servers.call(call)
         if reply.input is not None:
             self._ask(reply.input)
-        return self._result_of(reply)
+        return self._convert_reply(reply)
 
     def _take(self, asked: Elicitation, answers: tuple[JsonValue, ...]) -> InputResponses:
         """Return the responses once all are there; else ask for the rest."""
@@ -96,17 +96,17 @@ class ServerTool(RawTool):
         asked = Elicitation.begin(self.server, wanted)
         raise InputNeeded(asked.questions(), asked.to_state())
 
-    def _result_of(self, reply: ServerReply) -> ToolResult:
+    def _convert_reply(self, reply: ServerReply) -> ToolResult:
         text = reply.text
         if reply.is_error:
             raise ExecutionError(f"{self.tool} of the MCP server {self.server} failed: {text}")
         output: JsonValue = text
-        if not _repeats(text, reply.structured):
+        if not _is_repetition(text, reply.structured):
             output = {"text": text, "structured": reply.structured} if text else reply.structured
         return ToolResult(output, images=reply.images)
 
 
-def _repeats(text: str, structured: JsonValue) -> bool:
+def _is_repetition(text: str, structured: JsonValue) -> bool:
     """Return whether structured content says nothing that the text does not say."""
     if structured is None or structured == {"result": text}:
         return True
@@ -116,7 +116,7 @@ def _repeats(text: str, structured: JsonValue) -> bool:
         return False
 
 
-def _description_of(server: str, settings: McpServer, pinned: PinnedTool) -> str:
+def _describe_tool(server: str, settings: McpServer, pinned: PinnedTool) -> str:
     said = pinned.description.strip() or "no description"
     if settings.trusted:
         return said

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.settings.given_values import take_settings
-from sessiontree.contracts.settings.settings import StrictSettings, suggestion
+from sessiontree.contracts.settings.settings import StrictSettings, suggest_names
 from sessiontree.contracts.values.jsonable import JsonValue
 
 TierName: TypeAlias = Literal["read-only", "workspace", "system", "elevated"]
@@ -166,8 +166,8 @@ def reach(name: str, server: McpServer, tokens: str = "") -> ReachedServer:
         ConfigError: a variable that it names is not set; names the variable and its place.
     """
     inherited = {each: os.environ[each] for each in INHERITED if each in os.environ}
-    given = {key: _filled(value, f"mcp.{name}.env.{key}") for key, value in server.env.items()}
-    headers = {key: _filled(value, f"mcp.{name}.headers.{key}") for key, value in server.headers.items()}
+    given = {key: _fill(value, f"mcp.{name}.env.{key}") for key, value in server.env.items()}
+    headers = {key: _fill(value, f"mcp.{name}.headers.{key}") for key, value in server.headers.items()}
     command = () if server.command is None else (server.command, *server.args)
     return ReachedServer(
         name,
@@ -182,14 +182,14 @@ def reach(name: str, server: McpServer, tokens: str = "") -> ReachedServer:
     )
 
 
-def _filled(text: str, place: str) -> str:
-    def value_of(found: re.Match[str]) -> str:
+def _fill(text: str, place: str) -> str:
+    def read_variable(found: re.Match[str]) -> str:
         value = os.environ.get(found[1])
         if value is None:
             raise ConfigError(f"{place}: the variable {found[1]} is not set")
         return value
 
-    return _VARIABLE.sub(value_of, text)
+    return _VARIABLE.sub(read_variable, text)
 
 
 def read_server_file(text: str, place: str) -> dict[str, McpServer]:
@@ -209,16 +209,16 @@ def read_server_file(text: str, place: str) -> dict[str, McpServer]:
     servers = value.get("mcpServers") if isinstance(value, dict) else None
     if not isinstance(servers, dict):
         raise ConfigError(f'{place}: give {{"mcpServers": {{"name": {{"command": "…"}}}}}}')
-    return {name: _entry_of(entry, f"{place}: mcpServers.{name}") for name, entry in servers.items()}
+    return {name: _parse_entry(entry, f"{place}: mcpServers.{name}") for name, entry in servers.items()}
 
 
-def _entry_of(entry: object, place: str) -> McpServer:
+def _parse_entry(entry: object, place: str) -> McpServer:
     if not isinstance(entry, dict):
         raise ConfigError(f"{place}: give an object with a command or a url")
     kind = entry.get("type", "stdio" if "command" in entry else "http")
     if kind not in {"stdio", "http", "streamable-http", "streamableHttp"}:
         raise ConfigError(
-            f"{place}: transport {kind!r} is not supported; {suggestion(str(kind), ['stdio', 'http'])}"
+            f"{place}: transport {kind!r} is not supported; {suggest_names(str(kind), ['stdio', 'http'])}"
         )
     members: dict[str, Any] = {each: entry[each] for each in _OF_OTHERS - {"type"} if each in entry}
     members["disabled"] = entry.get("disabled") is True

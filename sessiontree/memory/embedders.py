@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.memory.settings import HashingSettings, HTTPSettings, MiniLMSettings
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,19 +59,19 @@ def make_embedder(
             hashing: Embedder = load("sessiontree.memory.hashing_embedder").HashingEmbedder()
             return hashing
         case MiniLMSettings():
-            return _minilm(settings, load)
+            return _build_minilm(settings, load)
         case HTTPSettings():
             http: Embedder = load("sessiontree.memory.http_embedder").HTTPEmbedder(settings)
             return http
 
 
-def _minilm(settings: MiniLMSettings, load: Import) -> Embedder:
+def _build_minilm(settings: MiniLMSettings, load: Import) -> Embedder:
     try:
         module = load("sessiontree.memory.minilm")
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
         message = f"can't use embedder 'minilm': {error.name} is not installed"
-        raise ConfigError(f"{message}; {how_to_install('minilm')}") from error
+        raise ConfigError(f"{message}; {explain_installation('minilm')}") from error
     embedder: Embedder = module.MiniLMEmbedder(settings.model_dir)
     return embedder

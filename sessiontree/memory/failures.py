@@ -30,7 +30,7 @@ _LONGEST = 300
 
 
 @contextmanager
-def typed_writes(place: str) -> Iterator[None]:
+def convert_write_errors(place: str) -> Iterator[None]:
     """Turn what LanceDB raises during a write into a :class:`MemoryFailed`."""
     try:
         yield
@@ -41,7 +41,7 @@ def typed_writes(place: str) -> Iterator[None]:
 
 
 @contextmanager
-def typed_reads(place: str) -> Iterator[None]:
+def convert_read_errors(place: str) -> Iterator[None]:
     """Turn what LanceDB raises during a read into a :class:`MemoryFailed`."""
     try:
         yield
@@ -52,8 +52,8 @@ def typed_reads(place: str) -> Iterator[None]:
 
 
 @contextmanager
-def typed_searches(place: str) -> Iterator[None]:
-    """As :func:`typed_reads`, but a ValueError does not mean damage: the query may be invalid."""
+def convert_search_errors(place: str) -> Iterator[None]:
+    """As :func:`convert_read_errors`, but a ValueError does not mean damage: the query may be invalid."""
     try:
         yield
     except Exception as error:
@@ -69,7 +69,7 @@ def _is_fault(error: Exception) -> bool:
 def search_error(place: str, error: Exception) -> MemoryFailed:
     """Return the error to raise when LanceDB refused a search."""
     what_next = "use other words; if every search fails, run `sessiontree memory reindex`"
-    return MemoryFailed(place, f"this search was refused ({_said(error)}); {what_next}")
+    return MemoryFailed(place, f"this search was refused ({_shorten_error(error)}); {what_next}")
 
 
 def write_error(place: str, error: Exception) -> MemoryFailed:
@@ -78,9 +78,9 @@ def write_error(place: str, error: Exception) -> MemoryFailed:
     if number in _REFUSED | _SHORT:
         return MemoryFailed(place, f"{os.strerror(number)}; remove the cause and try again", "unwritable")
     if number == errno.ENOENT or _GONE.search(str(error)):
-        return _gone(place, error)
+        return _build_gone_error(place, error)
     return MemoryFailed(
-        place, f"a write failed ({_said(error)}); nothing of it was acknowledged", "unwritable"
+        place, f"a write failed ({_shorten_error(error)}); nothing of it was acknowledged", "unwritable"
     )
 
 
@@ -90,18 +90,20 @@ def read_error(place: str, error: Exception) -> MemoryFailed:
     if number in (errno.EACCES, errno.EPERM) or number in _SHORT:
         return MemoryFailed(place, f"can't read it: {os.strerror(number)}")
     if number == errno.ENOENT or _GONE.search(str(error)):
-        return _gone(place, error)
+        return _build_gone_error(place, error)
     if _ADDRESS.match(place):  # a refusal by a service or the network is not damage
-        reason = f"can't read it ({_said(error)}); check the address, the access rights and the network"
+        reason = (
+            f"can't read it ({_shorten_error(error)}); check the address, the access rights and the network"
+        )
         return MemoryFailed(place, reason)
     return MemoryFailed(
-        place, f"its files are damaged ({_said(error)}); restore it from an export", "corrupt"
+        place, f"its files are damaged ({_shorten_error(error)}); restore it from an export", "corrupt"
     )
 
 
-def _gone(place: str, error: Exception) -> MemoryFailed:
+def _build_gone_error(place: str, error: Exception) -> MemoryFailed:
     return MemoryFailed(
-        place, f"some of its files are gone ({_said(error)}); restore it from an export", "corrupt"
+        place, f"some of its files are gone ({_shorten_error(error)}); restore it from an export", "corrupt"
     )
 
 
@@ -128,6 +130,6 @@ def _number(error: Exception) -> int:
     return int(found[1]) if found else 0
 
 
-def _said(error: Exception) -> str:
+def _shorten_error(error: Exception) -> str:
     words = " ".join(str(error).split()) or type(error).__name__
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]} …"

@@ -55,7 +55,7 @@ class HashingEmbedder:
     def embed(self, texts: Sequence[str]) -> Floats:
         """Return one unit vector for each text, (len, 384) float32; all zero for a text without words."""
         vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
-        for first, block in _blocks(texts):
+        for first, block in _split_blocks(texts):
             vectors[first : first + len(block)] = _embed(block)
         return vectors
 
@@ -74,7 +74,7 @@ class _Characters:
     """Also true where a word begins."""
 
 
-def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+def _split_blocks(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield blocks of a bounded number of characters, as (index of the first text, texts)."""
     first, block, chars = 0, list[str](), 0
     for index, text in enumerate(texts):
@@ -88,10 +88,14 @@ def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _embed(texts: Sequence[str]) -> Floats:
-    characters = _characters_of(texts)
+    characters = _to_characters(texts)
     sums = np.zeros(len(texts) * DIMENSIONS)
-    for places, hashes, weights in (*_words(characters), _pieces(characters), *_unspaced(characters)):
-        mixed = _mixed(hashes)
+    for places, hashes, weights in (
+        *_hash_words(characters),
+        _split_trigrams(characters),
+        *_hash_unspaced(characters),
+    ):
+        mixed = _mix(hashes)
         buckets = (mixed >> np.uint64(32)) * np.uint64(DIMENSIONS) >> np.uint64(32)
         signed = np.where(mixed & np.uint64(1), weights, -weights)
         keys = characters.rows[places] * DIMENSIONS + buckets.astype(np.intp)
@@ -105,26 +109,26 @@ def _embed(texts: Sequence[str]) -> Floats:
     return vectors
 
 
-def _characters_of(texts: Sequence[str]) -> _Characters:
-    spelled = [_spelled(text) for text in texts]
-    written = _codes("\n" + "\n".join(spelled) + "\n")
-    folded = _codes("\n" + "\n".join(map(str.casefold, spelled)) + "\n")
+def _to_characters(texts: Sequence[str]) -> _Characters:
+    spelled = [_normalize(text) for text in texts]
+    written = _to_codes("\n" + "\n".join(spelled) + "\n")
+    folded = _to_codes("\n" + "\n".join(map(str.casefold, spelled)) + "\n")
     rows = np.repeat(np.arange(len(spelled)), [len(text) + 1 for text in spelled])
     rows = np.concatenate((rows[:1], rows))
     is_joint = written == ord("_")
     after_joint = np.concatenate(([False], is_joint[:-1]))
     kept = ~is_joint
     written, folded, rows, after_joint = written[kept], folded[kept], rows[kept], after_joint[kept]
-    is_word = _word_flags(folded)
+    is_word = _flag_words(folded)
     is_capital = is_word & (written != folded) & (written != _FINAL_SIGMA)
     is_small = is_word & ~is_capital & ~((folded >= ord("0")) & (folded <= ord("9")))
-    before, behind = _shifted(is_capital, 1), _shifted(is_small, -1)
-    begins_word = is_word & ~_shifted(is_word, 1)
+    before, behind = _shift(is_capital, 1), _shift(is_small, -1)
+    begins_word = is_word & ~_shift(is_word, 1)
     begins_part = begins_word | (is_word & after_joint) | (is_capital & (~before | behind))
     return _Characters(folded.astype(np.uint64), rows, is_word, begins_word, begins_part)
 
 
-def _spelled(text: str) -> str:
+def _normalize(text: str) -> str:
     """Return a text in compatibility form, without characters that case folding makes longer."""
     if text.isascii():
         return text
@@ -134,11 +138,11 @@ def _spelled(text: str) -> str:
     return "".join(one if len(folded := one.casefold()) == 1 else folded for one in text)
 
 
-def _codes(text: str) -> NDArray[np.uint32]:
+def _to_codes(text: str) -> NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
 
 
-def _word_flags(codes: NDArray[np.uint32]) -> _Flags:
+def _flag_words(codes: NDArray[np.uint32]) -> _Flags:
     """Return which characters belong to words: letters, digits, and their marks."""
     flags = _ASCII_WORD[np.minimum(codes, 128)]
     foreign = np.flatnonzero(codes >= 128)
@@ -155,13 +159,13 @@ def _is_word(character: str) -> bool:
 _ASCII_WORD = np.array([chr(code).isalnum() for code in range(128)] + [False])
 
 
-def _words(characters: _Characters) -> Iterator[tuple[_Places, _Hashes, NDArray[np.int64]]]:
+def _hash_words(characters: _Characters) -> Iterator[tuple[_Places, _Hashes, NDArray[np.int64]]]:
     """Yield every word, and every part of words with several parts: place, hash and weight."""
     codes, is_word = characters.codes, characters.is_word
     powers = np.cumprod(np.concatenate(([np.uint64(1)], np.full(len(codes), _ODD))))
     inverses = np.cumprod(np.concatenate(([np.uint64(1)], np.full(len(codes), _INVERSE))))
     sums = np.concatenate(([np.uint64(0)], np.cumsum(codes * powers[:-1])))
-    ends = np.flatnonzero(is_word & ~_shifted(is_word, -1)) + 1
+    ends = np.flatnonzero(is_word & ~_shift(is_word, -1)) + 1
     words = np.flatnonzero(characters.begins_word)
     parts = np.flatnonzero(characters.begins_part)
     part_ends = np.concatenate((parts[1:], [len(codes)]))
@@ -173,7 +177,7 @@ def _words(characters: _Characters) -> Iterator[tuple[_Places, _Hashes, NDArray[
         yield first, hashes, np.where(last - first <= _SHORT, _SHORT_WORD, _WORD)
 
 
-def _pieces(characters: _Characters) -> tuple[_Places, _Hashes, NDArray[np.int64]]:
+def _split_trigrams(characters: _Characters) -> tuple[_Places, _Hashes, NDArray[np.int64]]:
     """Return every three characters in a row with the middle one in a word; others count as blanks."""
     codes = np.where(characters.is_word, characters.codes, np.uint64(0))
     places = np.flatnonzero(characters.is_word)
@@ -181,7 +185,7 @@ def _pieces(characters: _Characters) -> tuple[_Places, _Hashes, NDArray[np.int64
     return places, hashes, np.full(len(places), _PIECE)
 
 
-def _unspaced(characters: _Characters) -> Iterator[tuple[_Places, _Hashes, NDArray[np.int64]]]:
+def _hash_unspaced(characters: _Characters) -> Iterator[tuple[_Places, _Hashes, NDArray[np.int64]]]:
     """Yield the characters of scripts without spaces, and every two of them in a row."""
     codes = characters.codes
     found = np.zeros(len(codes), np.bool_)
@@ -189,17 +193,17 @@ def _unspaced(characters: _Characters) -> Iterator[tuple[_Places, _Hashes, NDArr
         for first, last in _UNSPACED:
             found |= (codes >= first) & (codes <= last)
     found &= characters.is_word
-    ones, twos = np.flatnonzero(found), np.flatnonzero(found & _shifted(found, -1))
+    ones, twos = np.flatnonzero(found), np.flatnonzero(found & _shift(found, -1))
     yield ones, codes[ones] + _CHARACTER_SALT, np.full(len(ones), _CHARACTER)
     yield twos, codes[twos] * _ODD + codes[twos + 1] + _PAIR_SALT, np.full(len(twos), _PAIR)
 
 
-def _shifted(flags: _Flags, by: Literal[1, -1]) -> _Flags:
+def _shift(flags: _Flags, by: Literal[1, -1]) -> _Flags:
     """Return the flag before (1) or after (-1) each place; False beyond the ends."""
     return np.concatenate(([False], flags[:-1])) if by == 1 else np.concatenate((flags[1:], [False]))
 
 
-def _mixed(hashes: _Hashes) -> _Hashes:
+def _mix(hashes: _Hashes) -> _Hashes:
     """Mix the bits of each hash (finaliser of SplitMix64, Steele et al. 2014)."""
     mixed = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

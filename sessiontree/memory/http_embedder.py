@@ -68,7 +68,7 @@ class HTTPEmbedder:
         wait: Wait | None = None,
     ) -> None:
         self._settings = settings
-        self._url, self._shown = _endpoint(settings.url)
+        self._url, self._shown = _build_endpoint(settings.url)
         self._environment = environment
         self._wait = threading.Event().wait if wait is None else wait
         client = httpx.Client(timeout=settings.timeout_s, follow_redirects=False)
@@ -92,7 +92,7 @@ class HTTPEmbedder:
         return vectors
 
     def _ask(self, texts: list[str]) -> Floats:
-        key = self._key()
+        key = self._read_key()
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return self._answer(texts, key)
@@ -120,7 +120,7 @@ class HTTPEmbedder:
             told = data[:4_000].decode("utf-8", "replace")
             told = (told if key is None else told.replace(key, "***"))[:_TOLD_CHARS]
             self._fail(f"it answered {response.status_code}: {told!r}; check url, model and api_key_env")
-        return self._vectors(data, len(texts))
+        return self._parse_vectors(data, len(texts))
 
     def _read(self, response: httpx.Response, count: int) -> bytes:
         most = count * self.dimensions * _NUMBER_BYTES + _SPARE_BYTES
@@ -134,7 +134,7 @@ class HTTPEmbedder:
                 raise _Passing("no complete answer in time")
         return bytes(data)
 
-    def _vectors(self, data: bytes, count: int) -> Floats:
+    def _parse_vectors(self, data: bytes, count: int) -> Floats:
         """Return the vectors of an answer in the order of the texts."""
         try:
             rows = {int(row["index"]): row["embedding"] for row in json.loads(data)["data"]}
@@ -155,7 +155,7 @@ class HTTPEmbedder:
         units: Floats = vectors / np.maximum(sizes, np.finfo(np.float32).tiny)
         return units
 
-    def _key(self) -> str | None:
+    def _read_key(self) -> str | None:
         name = self._settings.api_key_env
         if name is None:
             return None
@@ -170,7 +170,7 @@ class HTTPEmbedder:
         raise MemoryFailed(self._shown, f"embedding with {self._settings.model!r} failed: {reason}") from None
 
 
-def _endpoint(url: str) -> tuple[str, str]:
+def _build_endpoint(url: str) -> tuple[str, str]:
     """Return the address, and the address as errors show it: without its query, which may hold a key."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")

@@ -65,7 +65,7 @@ async def write_export(
     write({FORMAT: 1 + len(STEPS), "exported_at_ms": at_ms, "embedder": embedder})
     async for batch in batches:
         for record in batch:
-            write({"record": members_of(record)})
+            write({"record": flatten_record(record)})
             by_type[record.type] += 1
     for tree in finished:
         write({"finished": asdict(tree)})
@@ -76,7 +76,7 @@ async def write_export(
     return exported
 
 
-def members_of(record: MemoryRecord) -> dict[str, JsonValue]:
+def flatten_record(record: MemoryRecord) -> dict[str, JsonValue]:
     """Return a record as one flat object, without ``is_own``, which depends on who asks."""
     members = asdict(record)
     del members["is_own"]
@@ -182,7 +182,7 @@ def read_export(file: BinaryIO, name: str, steps: Sequence[Step] = STEPS) -> Ite
             end knows that the export is complete.
     """
     reader = _Lines(file, name)
-    version = _version(reader.next("a manifest line"), reader, 1 + len(steps))
+    version = _check_version(reader.next("a manifest line"), reader, 1 + len(steps))
     counts: Counter[str] = Counter()
     finished = 0
     while True:
@@ -193,7 +193,7 @@ def read_export(file: BinaryIO, name: str, steps: Sequence[Step] = STEPS) -> Ite
         try:
             for step in steps[version - 1 :]:
                 line = step(line)
-            entry = _entry(line)
+            entry = _parse_entry(line)
         except (ValidationError, ValueError, TypeError, KeyError) as error:
             raise reader.refused(str(error)) from error
         if isinstance(entry, FinishedTree):
@@ -250,7 +250,7 @@ class _Lines:
         )
 
 
-def _version(manifest: Line, reader: _Lines, current: int) -> int:
+def _check_version(manifest: Line, reader: _Lines, current: int) -> int:
     version = manifest.get(FORMAT)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise reader.refused("this is not an export of a memory")
@@ -261,18 +261,18 @@ def _version(manifest: Line, reader: _Lines, current: int) -> int:
     return version
 
 
-def _entry(line: Line) -> Entry:
+def _parse_entry(line: Line) -> Entry:
     """Return the entry in a line of the current version.
 
     Raises:
         ValueError, ValidationError: the line does not hold a valid entry.
     """
     if list(line) == ["record"]:
-        return _record(_members(line["record"], (*_OWN, *_SCOPE)))
+        return _record(_check_members(line["record"], (*_OWN, *_SCOPE)))
     if list(line) == ["finished"]:
-        members = _members(line["finished"], _FINISHED)
+        members = _check_members(line["finished"], _FINISHED)
         tree_id, agent_id, workspace = (_name(members[key]) for key in _FINISHED[:3])
-        return FinishedTree(tree_id, agent_id, workspace, _ms(members["ended_at_ms"]))
+        return FinishedTree(tree_id, agent_id, workspace, _check_ms(members["ended_at_ms"]))
     raise ValueError("the line is neither a record nor a finished tree")
 
 
@@ -281,33 +281,33 @@ def _record(members: Line) -> MemoryRecord:
         raise ValueError("a record's id has 32 hex digits")
     if members["source"] is not None:
         _name(members["source"])
-    new = NewRecord(_text(members["text"]), members["type"], members["source"], members["trust"])
+    new = NewRecord(_check_text(members["text"]), members["type"], members["source"], members["trust"])
     scope = MemoryScope(*(_name(members[key]) for key in _SCOPE))
-    (record,) = to_records([new], scope, "", _ms(members["created_at_ms"]))
+    (record,) = to_records([new], scope, "", _check_ms(members["created_at_ms"]))
     return replace(record, id=members["id"])
 
 
-def _members(given: Any, wanted: tuple[str, ...]) -> Line:
+def _check_members(given: Any, wanted: tuple[str, ...]) -> Line:
     if not isinstance(given, dict) or set(given) != set(wanted):
         raise ValueError(f"it should have the members {', '.join(wanted)}")
     return given
 
 
-def _text(given: Any) -> str:
+def _check_text(given: Any) -> str:
     if not isinstance(given, str):
         raise ValueError("a text is not a string")
     return given
 
 
 def _name(given: Any) -> str:
-    text = _text(given)
+    text = _check_text(given)
     if not 1 <= len(text) <= _MAX_NAME_CHARS:
         raise ValueError(f"a name has 1 to {_MAX_NAME_CHARS} characters, and one has {len(text)}")
     text.encode("utf-8")
     return text
 
 
-def _ms(given: Any) -> int:
+def _check_ms(given: Any) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given < _MAX_MS:
         raise ValueError("a time is not a number of milliseconds")
     return given

@@ -43,7 +43,7 @@ class MiniLMEmbedder:
     """Similarity that unrelated texts may have."""
 
     def __init__(self, model_dir: Path) -> None:
-        files = {name: _bytes_of(model_dir, name) for name in (CONFIG, WEIGHTS, TOKENIZER)}
+        files = {name: _read_model_file(model_dir, name) for name in (CONFIG, WEIGHTS, TOKENIZER)}
         try:
             config = json.loads(files[CONFIG])
             _check_family(config, model_dir)
@@ -83,7 +83,7 @@ class _Dense:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Any], name: str) -> Self:
-        return cls(_float(tensors[f"{name}.weight"]), _float(tensors[f"{name}.bias"]))
+        return cls(_to_floats(tensors[f"{name}.weight"]), _to_floats(tensors[f"{name}.bias"]))
 
     def __call__(self, given: Floats) -> Floats:
         return given @ self.weight.T + self.bias
@@ -97,7 +97,7 @@ class _Norm:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Any], name: str, epsilon: float) -> Self:
-        return cls(_float(tensors[f"{name}.weight"]), _float(tensors[f"{name}.bias"]), epsilon)
+        return cls(_to_floats(tensors[f"{name}.weight"]), _to_floats(tensors[f"{name}.bias"]), epsilon)
 
     def __call__(self, given: Floats) -> Floats:
         centred: Floats = given - given.mean(axis=-1, keepdims=True)
@@ -135,7 +135,7 @@ class _Layer:
 
     def __call__(self, hidden: Floats) -> Floats:
         attended = self.after_attention(hidden + self.out(self._attend(hidden)))
-        return self.after_wide(attended + self.narrow(_gelu(self.wide(attended))))
+        return self.after_wide(attended + self.narrow(_apply_gelu(self.wide(attended))))
 
     def _attend(self, hidden: Floats) -> Floats:
         query, key, value = (
@@ -165,9 +165,9 @@ class _Model:
         epsilon = float(config.get("layer_norm_eps", 1e-12))
         count, heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
         return cls(
-            words=_float(tensors["embeddings.word_embeddings.weight"]),
-            positions=_float(tensors["embeddings.position_embeddings.weight"]),
-            sentence=_float(tensors["embeddings.token_type_embeddings.weight"])[0],
+            words=_to_floats(tensors["embeddings.word_embeddings.weight"]),
+            positions=_to_floats(tensors["embeddings.position_embeddings.weight"]),
+            sentence=_to_floats(tensors["embeddings.token_type_embeddings.weight"])[0],
             norm=_Norm.of(tensors, "embeddings.LayerNorm", epsilon),
             layers=tuple(_Layer.of(tensors, number, heads, epsilon) for number in range(count)),
         )
@@ -187,7 +187,7 @@ def _check_family(config: Mapping[str, Any], model_dir: Path) -> None:
         raise ConfigError(f"{message}; give a 'bert' with 'gelu', such as all-MiniLM-L6-v2")
 
 
-def _bytes_of(model_dir: Path, name: str) -> bytes:
+def _read_model_file(model_dir: Path, name: str) -> bytes:
     try:
         return (model_dir / name).read_bytes()
     except OSError as error:
@@ -197,11 +197,11 @@ def _bytes_of(model_dir: Path, name: str) -> bytes:
         ) from error
 
 
-def _float(tensor: Any) -> Floats:
+def _to_floats(tensor: Any) -> Floats:
     return np.ascontiguousarray(tensor, np.float32)
 
 
-def _gelu(given: Floats) -> Floats:
+def _apply_gelu(given: Floats) -> Floats:
     """Return x·Φ(x); erf by Abramowitz and Stegun 7.1.26, whose error (1.5e-7) is that of float32."""
     size = np.abs(given) * np.float32(math.sqrt(0.5))
     step = 1 / (1 + np.float32(0.3275911) * size)

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope, RecordType, Source, Trust
 from sessiontree.memory.failures import refuse_embedder
-from sessiontree.memory.tables import ROW_ID, VECTOR, RecordTable, Vectors, embedder_of, to_vectors
+from sessiontree.memory.tables import ROW_ID, VECTOR, RecordTable, Vectors, read_embedder, to_vectors
 
 NONE: Final = -1
 """The code of a missing text."""
@@ -62,7 +62,7 @@ class Texts:
 
     def extend(self, values: Sequence[str | None]) -> None:
         """Append values."""
-        self._rows.extend([NONE if value is None else self._code_of(value) for value in values])
+        self._rows.extend([NONE if value is None else self._assign_code(value) for value in values])
 
     def all(self) -> NDArray[np.int32]:
         """Return the rows' codes, not copied."""
@@ -84,7 +84,7 @@ class Texts:
         """Whether a row has a text."""
         return bool(self._rows.all()[row] != NONE)
 
-    def _code_of(self, text: str) -> int:
+    def _assign_code(self, text: str) -> int:
         code = self._codes.get(text)
         if code is None:
             code = self._codes[text] = len(self._kept)
@@ -141,7 +141,7 @@ class Matrix:
         return products
 
 
-def best(scores: Vectors, candidates: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+def select_best(scores: Vectors, candidates: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     """Return up to ``most`` candidates with the highest scores, best first; equal ones by position."""
     if not len(candidates) or most < 1:
         return candidates[:0]
@@ -241,12 +241,12 @@ class Mirror:
         numbers: list[int] = self._row_ids.all()[positions].tolist()
         return numbers
 
-    def living_row_ids(self) -> NDArray[np.int64]:
+    def list_living_row_ids(self) -> NDArray[np.int64]:
         """Return the numbers of all living rows that have one, ascending."""
         numbers: NDArray[np.int64] = self._numbered.all()[self.alive()[self._numbered_positions.all()]]
         return numbers
 
-    def positions_of(self, row_ids: NDArray[np.int64]) -> Positions:
+    def find_positions(self, row_ids: NDArray[np.int64]) -> Positions:
         """Return the positions of the rows with these numbers, in their order; -1 = unknown or dead."""
         known: NDArray[np.int64] = self._numbered.all()
         if not len(known):
@@ -318,12 +318,12 @@ class Mirror:
         """Drop all vectors: from now on an index of the table compares them."""
         self.matrix = None
 
-    def living_trees(self) -> set[str]:
+    def list_living_trees(self) -> set[str]:
         """Return the ids of all trees that have records."""
         living = set(np.unique(self.trees.all()[self.alive()]).tolist())
         return {tree for tree, code in self.trees.known().items() if code in living}
 
-    def in_created_order(self, positions: Positions) -> Positions:
+    def sort_by_creation(self, positions: Positions) -> Positions:
         """Return positions, oldest record first; those of one millisecond in the order they were stored."""
         return positions[np.lexsort((positions, self.created.all()[positions]))]
 
@@ -338,13 +338,13 @@ class Mirror:
         self.ids.extend(ids)
 
 
-def ancestry(session: str) -> list[str]:
+def list_ancestry(session: str) -> list[str]:
     """Return the paths of a session and its ancestors, the session first."""
     parts = session.split("/")
     return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
-def visible(mirror: Mirror, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
+def select_visible(mirror: Mirror, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
     """Return a new mask of the rows that are alive and that the asker may see.
 
     Args:
@@ -357,7 +357,9 @@ def visible(mirror: Mirror, scope: MemoryScope | None, finished: Collection[str]
     if scope is None:
         return alive
     trees, known = mirror.trees.all()[:rows], mirror.trees.known()
-    own = _any_of(mirror.sessions, ancestry(scope.session), rows) & _is(mirror.trees, scope.tree_id, rows)
+    own = _select_any(mirror.sessions, list_ancestry(scope.session), rows) & _is(
+        mirror.trees, scope.tree_id, rows
+    )
     left = np.zeros(len(known), np.bool_)
     left[[code for tree, code in known.items() if tree in finished]] = True
     left_behind = (
@@ -367,23 +369,23 @@ def visible(mirror: Mirror, scope: MemoryScope | None, finished: Collection[str]
     return mask
 
 
-def of_types(mirror: Mirror, types: Collection[RecordType], rows: int) -> Mask:
+def select_types(mirror: Mirror, types: Collection[RecordType], rows: int) -> Mask:
     """Return which of the first ``rows`` rows have one of the types; without types, all of them."""
-    return _any_of(mirror.types, types, rows) if types else np.ones(rows, np.bool_)
+    return _select_any(mirror.types, types, rows) if types else np.ones(rows, np.bool_)
 
 
-def at_path(mirror: Mirror, path: str, rows: int) -> Mask:
+def select_path(mirror: Mirror, path: str, rows: int) -> Mask:
     """Return which rows have a source at this path or below it."""
     start = path.rstrip("/")
     below = f"{start}/"
-    return _any_of(
+    return _select_any(
         mirror.paths,
         [known for known in mirror.paths.known() if known == start or known.startswith(below)],
         rows,
     )
 
 
-def overlapping(mirror: Mirror, first: int | None, last: int | None, rows: int) -> Mask:
+def select_overlapping(mirror: Mirror, first: int | None, last: int | None, rows: int) -> Mask:
     """Return which rows' lines overlap a range. A whole file overlaps every range; None = no bound."""
     firsts, lasts = mirror.firsts.all()[:rows], mirror.lasts.all()[:rows]
     mask: Mask = firsts == WHOLE
@@ -396,16 +398,16 @@ def overlapping(mirror: Mirror, first: int | None, last: int | None, rows: int) 
     return mask
 
 
-def of_tree(mirror: Mirror, tree_id: str, rows: int) -> Mask:
+def select_tree(mirror: Mirror, tree_id: str, rows: int) -> Mask:
     """Return which rows belong to a tree."""
     return _is(mirror.trees, tree_id, rows)
 
 
 def _is(texts: Texts, text: str, rows: int) -> Mask:
-    return _any_of(texts, (text,), rows)
+    return _select_any(texts, (text,), rows)
 
 
-def _any_of(texts: Texts, wanted: Iterable[str], rows: int) -> Mask:
+def _select_any(texts: Texts, wanted: Iterable[str], rows: int) -> Mask:
     codes = [code for text in wanted if (code := texts.code(text)) is not None]
     cells = texts.all()[:rows]
     if len(codes) == 1:
@@ -437,7 +439,7 @@ class TableCache:
 
     def check(self) -> None:
         """Raise MemoryFailed (``embedder``) if another embedder made the vectors."""
-        stored = embedder_of(self.table.schema, self.place)
+        stored = read_embedder(self.table.schema, self.place)
         if stored != self._identity:
             raise refuse_embedder(self.place, stored, self._identity)
 
@@ -456,12 +458,12 @@ class TableCache:
             if not await self.table.catch_up() and not surely:
                 return
             self.check()
-            there, known = await self.table.row_ids(), self.mirror.living_row_ids()
+            there, known = await self.table.row_ids(), self.mirror.list_living_row_ids()
             gone = np.setdiff1d(known, there, assume_unique=True)
             if len(gone) == len(known) and len(there):  # another table replaced it
                 await self._load()
                 return
-            positions = self.mirror.positions_of(gone)
+            positions = self.mirror.find_positions(gone)
             self.mirror.drop(positions[positions >= 0])
             await self._take_in(self.mirror)
 
@@ -491,7 +493,9 @@ class TableCache:
             taken += [mirror.record(position, texts[place]) for position, place in places]
         return taken
 
-    async def with_vectors(self, mirror: Mirror, positions: Positions) -> tuple[list[MemoryRecord], Vectors]:
+    async def load_with_vectors(
+        self, mirror: Mirror, positions: Positions
+    ) -> tuple[list[MemoryRecord], Vectors]:
         """Return the records at a mirror's positions and their vectors, in that order."""
         places, rows = await self._take(mirror, positions, vectors=True)
         texts = rows["text"].to_pylist()
@@ -517,10 +521,10 @@ class TableCache:
 
     async def _take_in(self, mirror: Mirror) -> None:
         start = mirror.next_row_id
-        mirror.load(await self.table.mirrored(start))
+        mirror.load(await self.table.read_mirrored(start))
         if mirror.matrix is not None:
             async for numbers, vectors in self.table.vectors(start):
-                positions = mirror.positions_of(numbers)
+                positions = mirror.find_positions(numbers)
                 mirror.matrix.put(positions[positions >= 0], vectors[positions >= 0])
 
     def _empty(self, *, vectors: bool) -> Mirror:

@@ -90,7 +90,7 @@ def _state(entry: os.DirEntry[str]) -> _State:
 LOCK_NAME: Final = "writer.lock"
 
 
-def directory_of(uri: str) -> Path | None:
+def resolve_directory(uri: str) -> Path | None:
     """Return the absolute path of a local store, or None for one on the network."""
     scheme, separator, rest = uri.partition("://")
     if not separator:

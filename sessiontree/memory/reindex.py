@@ -12,20 +12,20 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.tools.thread_calls import in_thread
+from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.memory.embedders import Embedder
-from sessiontree.memory.failures import typed_writes
-from sessiontree.memory.place import DurableFolder, StoreLock, directory_of
-from sessiontree.memory.search import vectors_of
+from sessiontree.memory.failures import convert_write_errors
+from sessiontree.memory.place import DurableFolder, StoreLock, resolve_directory
+from sessiontree.memory.search import embed_texts
 from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.memory.tables import (
     RECORDS,
     VECTOR,
     RecordTable,
     Vectors,
+    build_schema,
     connect,
-    embedder_of,
-    schema_of,
+    read_embedder,
     to_table,
 )
 
@@ -46,13 +46,15 @@ class KnownByName:
         )
 
 
-async def stored_embedder(uri: str, storage_options: Mapping[str, str] | None = None) -> KnownByName | None:
+async def read_stored_embedder(
+    uri: str, storage_options: Mapping[str, str] | None = None
+) -> KnownByName | None:
     """Return the embedder of a store's vectors, or None if the store does not exist. Never makes one.
 
     Raises:
         MemoryFailed: the store cannot be read.
     """
-    directory = directory_of(uri)
+    directory = resolve_directory(uri)
     if directory is not None and not directory.is_dir():
         return None
     table = await RecordTable.open(await connect(uri, storage_options), uri)
@@ -60,7 +62,7 @@ async def stored_embedder(uri: str, storage_options: Mapping[str, str] | None = 
         return None
     try:
         dimensions: int = table.schema.field(VECTOR).type.list_size
-        return KnownByName(embedder_of(table.schema, uri), dimensions)
+        return KnownByName(read_embedder(table.schema, uri), dimensions)
     finally:
         table.close()
 
@@ -74,7 +76,7 @@ async def open_as_stored(
         MemoryFailed: ``lock`` is set, and another process writes the store.
         MemoryFailed: the store does not exist or cannot be read.
     """
-    embedder = await stored_embedder(uri, storage_options)
+    embedder = await read_stored_embedder(uri, storage_options)
     if embedder is None:
         raise MemoryFailed(uri, NO_STORE)
     store = await LanceMemoryStore.open(uri, embedder, lock=lock, storage_options=storage_options)
@@ -116,23 +118,23 @@ async def reindex(
         MemoryFailed: the store does not exist or cannot be read, or the embedder failed; it is unchanged.
         MemoryFailed: the disk has no room for both copies; the store is unchanged.
     """
-    directory = directory_of(uri)
+    directory = resolve_directory(uri)
     store, known = await open_as_stored(uri, lock=False, storage_options=storage_options)
     async with store:
         with ExitStack() as held:
             if directory is not None:
                 lock = StoreLock(directory)
                 held.callback(lock.release)
-            draft = held.enter_context(_unnamed_file(uri, directory))
-            records = await _draft(store, embedder, draft, uri, progress)
+            draft = held.enter_context(_open_unnamed_file(uri, directory))
+            records = await _write_draft(store, embedder, draft, uri, progress)
             await _swap(draft, uri, storage_options)
     return Reindexed(records, known.identity, embedder.identity)
 
 
 @contextmanager
-def _unnamed_file(place: str, directory: Path | None) -> Iterator[BinaryIO]:
+def _open_unnamed_file(place: str, directory: Path | None) -> Iterator[BinaryIO]:
     """Open a temporary file without a name; for a local store it is on the store's disk."""
-    with typed_writes(place):
+    with convert_write_errors(place):
         file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - closing it may fail, see below
     try:
         yield file
@@ -141,7 +143,7 @@ def _unnamed_file(place: str, directory: Path | None) -> Iterator[BinaryIO]:
             file.close()
 
 
-async def _draft(
+async def _write_draft(
     store: LanceMemoryStore,
     embedder: Embedder,
     draft: BinaryIO,
@@ -149,13 +151,13 @@ async def _draft(
     progress: Callable[[int], None] | None,
 ) -> int:
     """Write all records with new vectors as an Arrow stream; return how many."""
-    schema = schema_of(embedder.identity, embedder.dimensions)
+    schema = build_schema(embedder.identity, embedder.dimensions)
     count = 0
-    with typed_writes(place), pa.ipc.new_stream(draft, schema) as stream:
+    with convert_write_errors(place), pa.ipc.new_stream(draft, schema) as stream:
         async for part in store.parts(at_once=_AT_ONCE):
             texts = [record.text for record in part.records]
-            vectors = await in_thread(vectors_of, texts, embedder, place)
-            await in_thread(stream.write_table, to_table(part.records, vectors, schema))
+            vectors = await run_in_thread(embed_texts, texts, embedder, place)
+            await run_in_thread(stream.write_table, to_table(part.records, vectors, schema))
             count += len(part.records)
             if progress is not None:
                 progress(count)
@@ -166,11 +168,11 @@ async def _swap(draft: BinaryIO, place: str, storage_options: Mapping[str, str] 
     """Replace the old rows with the new ones in one commit, then make their text index."""
     connection = await connect(place, storage_options)
     draft.seek(0)
-    with typed_writes(place):
+    with convert_write_errors(place):
         rows = pa.ipc.open_stream(draft)
         table = await connection.create_table(RECORDS, data=rows, schema=rows.schema, mode="overwrite")
         made = RecordTable(table, place, rows.schema)
-        directory = directory_of(place)
+        directory = resolve_directory(place)
         durable = None if directory is None else DurableFolder(made.folder(directory))
         try:
             await _sync(durable)
@@ -182,4 +184,4 @@ async def _swap(draft: BinaryIO, place: str, storage_options: Mapping[str, str] 
 
 async def _sync(durable: DurableFolder | None) -> None:
     if durable is not None:
-        await in_thread(durable.sync)
+        await run_in_thread(durable.sync)

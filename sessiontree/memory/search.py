@@ -10,15 +10,24 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sessiontree.contracts.errors import MemoryFailed, SessionTreeError, words_of
-from sessiontree.contracts.tools.thread_calls import in_thread
+from sessiontree.contracts.errors import MemoryFailed, SessionTreeError, describe_error
+from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.contracts.values.memory import MemoryHit, MemoryQuery, MemoryScope
 from sessiontree.memory.embedders import Embedder
-from sessiontree.memory.mirror import Mask, Mirror, Positions, TableCache, at_path, best, of_types, visible
+from sessiontree.memory.mirror import (
+    Mask,
+    Mirror,
+    Positions,
+    TableCache,
+    select_best,
+    select_path,
+    select_types,
+    select_visible,
+)
 from sessiontree.memory.tables import Vectors
 
 
-def vectors_of(texts: Sequence[str], embedder: Embedder, place: str) -> Vectors:
+def embed_texts(texts: Sequence[str], embedder: Embedder, place: str) -> Vectors:
     """Return one row for each text. Blocks.
 
     Raises:
@@ -29,7 +38,9 @@ def vectors_of(texts: Sequence[str], embedder: Embedder, place: str) -> Vectors:
     except SessionTreeError:
         raise
     except Exception as error:
-        raise MemoryFailed(place, f"embedder {embedder.identity!r} failed ({words_of(error)})") from error
+        raise MemoryFailed(
+            place, f"embedder {embedder.identity!r} failed ({describe_error(error)})"
+        ) from error
     if vectors.shape != (len(texts), embedder.dimensions):
         raise MemoryFailed(
             place,
@@ -45,7 +56,7 @@ K: Final = 60
 Item = TypeVar("Item", bound=Hashable)
 
 
-def fused(rankings: Sequence[Sequence[Item]]) -> dict[Item, float]:
+def fuse_rankings(rankings: Sequence[Sequence[Item]]) -> dict[Item, float]:
     """Return the items of all rankings with their scores, best first (reciprocal rank fusion).
 
     An item's score is the sum of 1 / (k + place) over the rankings that contain it, with places from 1,
@@ -74,7 +85,7 @@ _SHARED_FROM = 32_768
 """From this many rows on, two threads compare vectors, because reading them from memory dominates."""
 
 
-def noise_of(embedder: Embedder) -> float:
+def get_noise(embedder: Embedder) -> float:
     """Return the similarity below which a record is no hit unless it has a word of the query.
 
     Of an embedder that does not say what similarity chance makes, every record counts.
@@ -104,21 +115,23 @@ async def search(
     await cache.number()
     mirror = cache.mirror
     if mirror.rows > _MASKED_AT_ONCE:
-        mask = await in_thread(_mask, mirror, query, scope, finished)
+        mask = await run_in_thread(_mask, mirror, query, scope, finished)
     else:
         mask = _mask(mirror, query, scope, finished)
     if not mask.any():
         return []
     most = max(LEAST_CANDIDATES, _CANDIDATES_PER_HIT * query.limit)
-    words = asyncio.ensure_future(filtered(mirror, mask, most, partial(cache.table.matching, query.text)))
+    words = asyncio.ensure_future(
+        filter_ranking(mirror, mask, most, partial(cache.table.find_matching, query.text))
+    )
     try:
-        meaning, similar = await _by_meaning(cache, mirror, embedder, query.text, mask, most)
+        meaning, similar = await _search_by_meaning(cache, mirror, embedder, query.text, mask, most)
         rankings = [meaning.tolist(), (await words).tolist()]
     finally:
         words.cancel()
         await asyncio.wait([words])
     hits = {*similar.tolist(), *rankings[1]}
-    scores = fused(rankings)
+    scores = fuse_rankings(rankings)
     kept = {place: score for place, score in scores.items() if place in hits and score >= query.min_score}
     positions = np.array(list(kept)[: query.limit], np.intp)
     by_id = {mirror.ids[position]: kept[position] for position in positions.tolist()}
@@ -126,42 +139,44 @@ async def search(
 
 
 def _mask(mirror: Mirror, query: MemoryQuery, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
-    mask = visible(mirror, scope, finished)
+    mask = select_visible(mirror, scope, finished)
     if query.types:
-        mask &= of_types(mirror, query.types, len(mask))
+        mask &= select_types(mirror, query.types, len(mask))
     if query.path is not None:
-        mask &= at_path(mirror, query.path, len(mask))
+        mask &= select_path(mirror, query.path, len(mask))
     return mask
 
 
-async def _by_meaning(
+async def _search_by_meaning(
     cache: TableCache, mirror: Mirror, embedder: Embedder, text: str, mask: Mask, most: int
 ) -> tuple[Positions, Positions]:
     """Return the nearest records, and those that are nearer than chance makes them."""
-    vector: Vectors = (await in_thread(vectors_of, [text], embedder, cache.place))[0]
+    vector: Vectors = (await run_in_thread(embed_texts, [text], embedder, cache.place))[0]
     nothing: Positions = np.empty(0, np.intp)
     if not vector.any():
         return nothing, nothing  # a query without features: any order would be arbitrary
-    noise = noise_of(embedder)
+    noise = get_noise(embedder)
     matrix, rows = mirror.matrix, len(mask)
     if matrix is None:
-        found = await filtered(mirror, mask, most, partial(cache.table.nearest, vector, -np.inf))
-        return found, await filtered(mirror, mask, most, partial(cache.table.nearest, vector, noise))
+        found = await filter_ranking(mirror, mask, most, partial(cache.table.find_nearest, vector, -np.inf))
+        return found, await filter_ranking(
+            mirror, mask, most, partial(cache.table.find_nearest, vector, noise)
+        )
 
-    def ranked(scores: Vectors) -> tuple[Positions, Positions]:
-        found = best(scores, np.flatnonzero(mask), most)
+    def rank(scores: Vectors) -> tuple[Positions, Positions]:
+        found = select_best(scores, np.flatnonzero(mask), most)
         return found, found[scores[found] >= noise]
 
     if rows < _SHARED_FROM:
-        return await in_thread(lambda: ranked(matrix.scores(vector, rows)))
+        return await run_in_thread(lambda: rank(matrix.scores(vector, rows)))
     async with asyncio.TaskGroup() as group:
-        early = group.create_task(in_thread(matrix.scores, vector, rows // 2))
-        late = group.create_task(in_thread(matrix.scores, vector, rows, rows // 2))
+        early = group.create_task(run_in_thread(matrix.scores, vector, rows // 2))
+        late = group.create_task(run_in_thread(matrix.scores, vector, rows, rows // 2))
     scores = np.concatenate([early.result(), late.result()])
-    return await in_thread(ranked, scores)
+    return await run_in_thread(rank, scores)
 
 
-async def filtered(mirror: Mirror, mask: Mask, most: int, ranking: Ranking) -> Positions:
+async def filter_ranking(mirror: Mirror, mask: Mask, most: int, ranking: Ranking) -> Positions:
     """Return the best rows of a ranking that the mask allows.
 
     A few allowed rows are named one by one. If there are many, so many rows are fetched that enough should
@@ -172,16 +187,16 @@ async def filtered(mirror: Mirror, mask: Mask, most: int, ranking: Ranking) -> P
     share = len(allowed) / len(mask)
     if len(allowed) <= _LISTED and share < 1:
         named = [number for number in mirror.row_ids(allowed) if number >= 0]
-        return _allowed(mirror, await ranking(most, named), mask) if named else np.empty(0, np.intp)
+        return _keep_allowed(mirror, await ranking(most, named), mask) if named else np.empty(0, np.intp)
     wanted = most if share == 1 else min(len(mask), int(most / share * _MARGIN) + most)
     found = await ranking(wanted, None)
-    kept = _allowed(mirror, found, mask)
+    kept = _keep_allowed(mirror, found, mask)
     if len(kept) < most and len(found) == wanted < len(mask):
-        kept = _allowed(mirror, await ranking(len(mask), None), mask)
+        kept = _keep_allowed(mirror, await ranking(len(mask), None), mask)
     return kept[:most]
 
 
-def _allowed(mirror: Mirror, row_ids: NDArray[np.int64], mask: Mask) -> Positions:
-    positions = mirror.positions_of(row_ids)
+def _keep_allowed(mirror: Mirror, row_ids: NDArray[np.int64], mask: Mask) -> Positions:
+    positions = mirror.find_positions(row_ids)
     positions = positions[(positions >= 0) & (positions < len(mask))]
     return positions[mask[positions]]

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from sessiontree.contracts.settings.settings import StrictSettings
-from sessiontree.memory.place import directory_of
+from sessiontree.memory.place import resolve_directory
 
 MEMORY_DIR: Final = "memory"
 """Name of the store's directory in a state directory."""
@@ -68,7 +68,7 @@ class HTTPSettings(StrictSettings):
 
     @field_validator("url")
     @classmethod
-    def _plain(cls, given: str) -> str:
+    def _check_plain(cls, given: str) -> str:
         parts = urlsplit(given)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("give an address that begins with http:// or https://")
@@ -100,7 +100,7 @@ class MemorySettings(StrictSettings):
     @field_validator("uri")
     @classmethod
     def _absolute(cls, given: str | None) -> str | None:
-        path = None if given is None else directory_of(given)
+        path = None if given is None else resolve_directory(given)
         place = given if path is None else str(path)
         if place is not None and "\0" in place:
             raise ValueError("it holds a NUL character; no path or address does")
@@ -108,7 +108,7 @@ class MemorySettings(StrictSettings):
 
     @field_validator("storage_options")
     @classmethod
-    def _plain(cls, given: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+    def _check_plain(cls, given: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
         for name, value in given.items():  # LanceDB panics on some of them
             if not name or not f"{name}{value.get_secret_value()}".isprintable():
                 raise ValueError(
@@ -123,7 +123,7 @@ class MemorySettings(StrictSettings):
 
     def directory_in(self, state_dir: Path) -> Path | None:
         """Return the local directory of the memory of ``state_dir``, or None if it is not local."""
-        return directory_of(self.uri_in(state_dir))
+        return resolve_directory(self.uri_in(state_dir))
 
     @property
     def key_variable(self) -> str | None:
@@ -133,7 +133,7 @@ class MemorySettings(StrictSettings):
     @property
     def is_remote(self) -> bool:
         """Whether it is at an address of LanceDB, whose keys may be in environment variables."""
-        return self.uri is not None and directory_of(self.uri) is None
+        return self.uri is not None and resolve_directory(self.uri) is None
 
     def reads_variable(self, name: str) -> bool:
         """Whether an environment variable of this name may hold a key or a proxy that it needs."""

@@ -10,8 +10,8 @@ from typing import Final, Self, TypeVar
 
 import numpy as np
 
-from sessiontree.contracts.errors import MemoryFailed, words_of
-from sessiontree.contracts.tools.thread_calls import in_thread
+from sessiontree.contracts.errors import MemoryFailed, describe_error
+from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.contracts.values.memory import (
     MAX_HITS,
     MemoryHit,
@@ -22,10 +22,18 @@ from sessiontree.contracts.values.memory import (
     Selection,
 )
 from sessiontree.memory.embedders import Embedder
-from sessiontree.memory.mirror import Mask, Positions, TableCache, at_path, of_tree, overlapping, visible
-from sessiontree.memory.place import DurableFolder, StoreLock, directory_of
-from sessiontree.memory.search import search, vectors_of
-from sessiontree.memory.tables import FinishedTree, FinishedTrees, RecordTable, Vectors, connect, schema_of
+from sessiontree.memory.mirror import (
+    Mask,
+    Positions,
+    TableCache,
+    select_overlapping,
+    select_path,
+    select_tree,
+    select_visible,
+)
+from sessiontree.memory.place import DurableFolder, StoreLock, resolve_directory
+from sessiontree.memory.search import embed_texts, search
+from sessiontree.memory.tables import FinishedTree, FinishedTrees, RecordTable, Vectors, build_schema, connect
 from sessiontree.memory.writer import StoreWriter, to_records
 
 MANY_COMMITS: Final = 100
@@ -62,7 +70,7 @@ class Upkeep:
         self.failure: MemoryFailed | None = None
         """Why the last tidying failed; None if it succeeded."""
 
-    def wrote(self, commits: int = 1) -> None:
+    def count_commits(self, commits: int = 1) -> None:
         """Count commits. Call it on the event loop."""
         self._commits += commits
         if self._closed or self._task is not None:
@@ -97,9 +105,9 @@ class Upkeep:
     def _begin(self) -> None:
         self._forget_timer()
         if not self._closed:
-            self._task = asyncio.get_running_loop().create_task(self._work(), name="memory-upkeep")
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="memory-upkeep")
 
-    async def _work(self) -> None:
+    async def _run(self) -> None:
         began, commits = time.monotonic(), self._commits
         try:
             await self._tidy()
@@ -107,14 +115,14 @@ class Upkeep:
         except MemoryFailed as error:
             self.failure = error
         except Exception as error:  # noqa: BLE001 - nobody awaits the task; doctor and `tidy` report it
-            self.failure = MemoryFailed(self._place, f"tidying failed unexpectedly ({words_of(error)})")
+            self.failure = MemoryFailed(self._place, f"tidying failed unexpectedly ({describe_error(error)})")
         finally:
             self._ended_at = time.monotonic()
             self._cost_s = self._ended_at - began
             self._commits -= commits
             self._task = None
         if self._commits:
-            self.wrote(0)
+            self.count_commits(0)
 
     def _forget_timer(self) -> None:
         if self._timer is not None:
@@ -187,7 +195,7 @@ class LanceMemoryStore:
             MemoryFailed: it cannot be made.
             MemoryFailed: the store does not exist.
         """
-        directory = directory_of(uri)
+        directory = resolve_directory(uri)
         held = StoreLock(directory) if lock and directory is not None else None
         try:
             connection = await connect(uri, storage_options)
@@ -198,7 +206,7 @@ class LanceMemoryStore:
                     uri, "the table of records is missing; check the place", "corrupt" if lock else "other"
                 )
             if table is None:
-                schema = schema_of(embedder.identity, embedder.dimensions)
+                schema = build_schema(embedder.identity, embedder.dimensions)
                 table = await RecordTable.create(connection, uri, schema)
             limit = _VECTORS_BYTES // (4 * embedder.dimensions) if ann_above is None else ann_above
             cache = TableCache(table, uri, embedder.identity, limit)
@@ -214,8 +222,8 @@ class LanceMemoryStore:
         store = cls(cache, finished, embedder, None, held)
         if lock:
             durable = None if directory is None else DurableFolder(table.folder(directory))
-            store._writer = StoreWriter(cache, held, durable, store._upkeep.wrote)
-            store._upkeep.wrote(await table.fragments())
+            store._writer = StoreWriter(cache, held, durable, store._upkeep.count_commits)
+            store._upkeep.count_commits(await table.count_fragments())
         return store
 
     async def __aenter__(self) -> Self:
@@ -293,8 +301,8 @@ class LanceMemoryStore:
             MemoryFailed: the embedder failed, or the store cannot be read.
         """
         limit = max(1, min(query.limit, MAX_HITS))
-        asked = MemoryQuery(_well_formed(query.text), limit, query.types, query.path, query.min_score)
-        return await self._reading(
+        asked = MemoryQuery(_make_well_formed(query.text), limit, query.types, query.path, query.min_score)
+        return await self._read_newest(
             lambda: search(self._cache, self._embedder, asked, scope, self._finished.trees.keys())
         )
 
@@ -303,12 +311,12 @@ class LanceMemoryStore:
 
         async def read() -> list[MemoryRecord]:
             mirror = self._cache.mirror
-            mask = await in_thread(visible, mirror, scope, self._finished.trees.keys())
+            mask = await run_in_thread(select_visible, mirror, scope, self._finished.trees.keys())
             places = [mirror.position(record_id) for record_id in ids]
             seen = [place for place in places if place is not None and place < len(mask) and mask[place]]
             return await self._cache.records(mirror, np.array(seen, np.intp))
 
-        return await self._reading(read)
+        return await self._read_newest(read)
 
     async def select(self, selection: Selection, scope: MemoryScope | None, limit: int) -> list[MemoryRecord]:
         """Return up to ``limit`` selected records that the scope may see, in created order.
@@ -320,10 +328,10 @@ class LanceMemoryStore:
 
         async def read() -> list[MemoryRecord]:
             mirror = self._cache.mirror
-            positions = await in_thread(self._selected, selection, scope)
-            return await self._cache.records(mirror, mirror.in_created_order(positions)[:limit])
+            positions = await run_in_thread(self._select, selection, scope)
+            return await self._cache.records(mirror, mirror.sort_by_creation(positions)[:limit])
 
-        return await self._reading(read)
+        return await self._read_newest(read)
 
     async def forget(self, selection: Selection, scope: MemoryScope | None) -> list[str]:
         """Remove the selected records that the scope may see; return their ids. No search finds them again.
@@ -340,7 +348,7 @@ class LanceMemoryStore:
 
         async def remove() -> list[str]:
             mirror = self._cache.mirror
-            positions = await in_thread(self._selected, selection, scope)
+            positions = await run_in_thread(self._select, selection, scope)
             await self._cache.number()
             if len(positions):
                 await self._cache.table.delete(mirror.row_ids(positions))
@@ -370,13 +378,13 @@ class LanceMemoryStore:
         await self.tidy()
         return forgotten
 
-    def finished_trees(self) -> list[FinishedTree]:
+    def list_finished_trees(self) -> list[FinishedTree]:
         """Return the trees whose Main has finished, in the order in which they ended."""
         return sorted(self._finished.trees.values(), key=lambda tree: (tree.ended_at_ms, tree.tree_id))
 
-    async def unfinished_trees(self) -> set[str]:
+    async def list_unfinished_trees(self) -> set[str]:
         """Return the ids of trees that have records and no finished Main."""
-        return self._cache.mirror.living_trees() - self._finished.trees.keys()
+        return self._cache.mirror.list_living_trees() - self._finished.trees.keys()
 
     async def parts(self, *, vectors: bool = False, at_once: int = _AT_ONCE) -> AsyncIterator[Part]:
         """Yield all records in parts, in created order; those of one millisecond in the order stored.
@@ -384,13 +392,13 @@ class LanceMemoryStore:
         Records that are stored meanwhile are not included; records that are forgotten meanwhile may be
         missing.
         """
-        await self._reading(self._nothing)
+        await self._read_newest(self._read_nothing)
         mirror = self._cache.mirror
-        positions = mirror.in_created_order(np.flatnonzero(mirror.alive()))
+        positions = mirror.sort_by_creation(np.flatnonzero(mirror.alive()))
         for start in range(0, len(positions), at_once):
             chosen = positions[start : start + at_once]
             if vectors:
-                yield Part(*await self._cache.with_vectors(mirror, chosen))
+                yield Part(*await self._cache.load_with_vectors(mirror, chosen))
             else:
                 yield Part(await self._cache.records(mirror, chosen), None)
 
@@ -405,13 +413,13 @@ class LanceMemoryStore:
             raise self._upkeep.failure
 
     def _writing(self) -> StoreWriter:
-        if self._writer is None or (self._lock is None and directory_of(self._cache.place) is not None):
+        if self._writer is None or (self._lock is None and resolve_directory(self._cache.place) is not None):
             raise MemoryFailed(
                 self._cache.place, "can't write: the store is closed, or open only for reading; open it again"
             )
         return self._writer
 
-    async def _reading(self, read: Callable[[], Awaitable[T]]) -> T:
+    async def _read_newest(self, read: Callable[[], Awaitable[T]]) -> T:
         """Read the newest version; if that version was pruned during the read, read once more."""
         if self._writer is not None:
             return await read()
@@ -428,16 +436,16 @@ class LanceMemoryStore:
         await self._cache.catch_up()
         await self._finished.load()
 
-    async def _nothing(self) -> None:
+    async def _read_nothing(self) -> None:
         """Read nothing; :meth:`_reading` still catches up."""
 
     async def _embed(self, records: Sequence[MemoryRecord]) -> Vectors:
         texts = [record.text for record in records]
-        return await in_thread(vectors_of, texts, self._embedder, self._cache.place)
+        return await run_in_thread(embed_texts, texts, self._embedder, self._cache.place)
 
-    def _selected(self, selection: Selection, scope: MemoryScope | None) -> Positions:
+    def _select(self, selection: Selection, scope: MemoryScope | None) -> Positions:
         mirror = self._cache.mirror
-        mask: Mask = visible(mirror, scope, self._finished.trees.keys())
+        mask: Mask = select_visible(mirror, scope, self._finished.trees.keys())
         rows = len(mask)
         if selection.ids:
             named = np.zeros(rows, np.bool_)
@@ -445,10 +453,10 @@ class LanceMemoryStore:
             named[[place for place in places if place is not None and place < rows]] = True
             mask &= named
         if selection.path is not None:
-            mask &= at_path(mirror, selection.path, rows)
-            mask &= overlapping(mirror, selection.first, selection.last, rows)
+            mask &= select_path(mirror, selection.path, rows)
+            mask &= select_overlapping(mirror, selection.first, selection.last, rows)
         if selection.tree_id is not None:
-            mask &= of_tree(mirror, selection.tree_id, rows)
+            mask &= select_tree(mirror, selection.tree_id, rows)
         return np.flatnonzero(mask)
 
     async def _tidy(self) -> None:
@@ -461,7 +469,7 @@ class LanceMemoryStore:
         await writer.run(self._cache.tidy)
 
 
-def _well_formed(text: str) -> str:
+def _make_well_formed(text: str) -> str:
     """Return a text that UTF-8 can encode, with lone halves of surrogate pairs replaced."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.values.memory import MemoryRecord, Source
-from sessiontree.memory.failures import typed_reads, typed_searches, typed_writes
+from sessiontree.memory.failures import convert_read_errors, convert_search_errors, convert_write_errors
 
 
 def _run_when_used(package: str) -> None:
@@ -31,12 +31,12 @@ def _run_when_used(package: str) -> None:
         return
     module, loader = importlib.util.module_from_spec(found), found.loader
 
-    def first_use(name: str) -> Any:
+    def load_on_first_use(name: str) -> Any:
         vars(module).pop("__getattr__", None)
         loader.exec_module(module)
         return getattr(module, name)
 
-    vars(module)["__getattr__"] = first_use
+    vars(module)["__getattr__"] = load_on_first_use
     sys.modules[package] = module
 
 
@@ -62,7 +62,7 @@ MIRROR_COLUMNS: Final = tuple(name for name in RECORD_COLUMNS if name != "text")
 """All columns except the text: the mirror holds these."""
 
 
-def schema_of(identity: str, dimensions: int) -> pa.Schema:
+def build_schema(identity: str, dimensions: int) -> pa.Schema:
     """Return the schema of the table of records; its metadata names the embedder of the vectors."""
     fields = [pa.field(name, pa.string(), nullable=name == "path") for name in _TEXTS]
     fields += [pa.field(name, kind, nullable=name != "created_at_ms") for name, kind in _NUMBERS.items()]
@@ -70,7 +70,7 @@ def schema_of(identity: str, dimensions: int) -> pa.Schema:
     return pa.schema(fields, {"sessiontree_format": str(FORMAT), "sessiontree_embedder": identity})
 
 
-def embedder_of(schema: pa.Schema, place: str) -> str:
+def read_embedder(schema: pa.Schema, place: str) -> str:
     """Return the identity of the embedder that made a table's vectors.
 
     Raises:
@@ -131,7 +131,7 @@ _PROBES: Final = 32
 async def connect(uri: str, storage_options: Mapping[str, str] | None = None) -> Any:
     """Return a connection to the database at an address; it makes tables with stable row ids."""
     options = {**(storage_options or {}), "new_table_enable_stable_row_ids": "true"}
-    with typed_reads(uri):
+    with convert_read_errors(uri):
         return await lancedb.connect_async(uri, storage_options=options)
 
 
@@ -141,7 +141,7 @@ async def open_table(connection: Any, name: str, place: str) -> Any | None:
     Raises:
         MemoryFailed: it exists and cannot be opened.
     """
-    with typed_reads(place):
+    with convert_read_errors(place):
         names = (await connection.list_tables()).tables
         return await connection.open_table(name) if name in names else None
 
@@ -163,7 +163,7 @@ class RecordTable:
     @classmethod
     async def create(cls, connection: Any, place: str, schema: pa.Schema) -> RecordTable:
         """Make an empty table with its full-text index."""
-        with typed_writes(place):
+        with convert_write_errors(place):
             table = await connection.create_table(RECORDS, schema=schema, exist_ok=True)
             made = cls(table, place, schema)
             await made.index_text()
@@ -175,28 +175,28 @@ class RecordTable:
         table = await open_table(connection, RECORDS, place)
         if table is None:
             return None
-        with typed_reads(place):
+        with convert_read_errors(place):
             return cls(table, place, await table.schema())
 
     async def index_text(self) -> None:
         """Make the full-text index if it is missing, as after a crash between table and index."""
-        with typed_writes(self._place):
-            if not await self._indexed("text"):
+        with convert_write_errors(self._place):
+            if not await self._is_indexed("text"):
                 await self._table.create_index("text", config=TEXT_INDEX)
 
     async def index_vectors(self) -> None:
         """Make or replace the approximate index of the vectors."""
-        with typed_writes(self._place):
+        with convert_write_errors(self._place):
             await self._table.create_index(VECTOR, config=IvfFlat(distance_type="dot"), replace=True)
 
     async def has_vector_index(self) -> bool:
         """Whether there is an index of the vectors."""
-        with typed_reads(self._place):
-            return await self._indexed(VECTOR)
+        with convert_read_errors(self._place):
+            return await self._is_indexed(VECTOR)
 
     async def catch_up(self) -> bool:
         """Switch to the newest version; return whether it differs from the one before."""
-        with typed_reads(self._place):
+        with convert_read_errors(self._place):
             before = await self._table.version()
             await self._table.checkout_latest()
             after = await self._table.version()
@@ -206,59 +206,59 @@ class RecordTable:
 
     async def add(self, rows: pa.Table) -> None:
         """Append rows in one commit."""
-        with typed_writes(self._place):
+        with convert_write_errors(self._place):
             await self._table.add(rows)
 
     async def delete(self, row_ids: Sequence[int]) -> None:
         """Delete rows by number, in several commits if they are many."""
-        with typed_writes(self._place):
+        with convert_write_errors(self._place):
             for start in range(0, len(row_ids), _MAX_IN_A_LIST):
                 part = row_ids[start : start + _MAX_IN_A_LIST]
                 await self._table.delete(f"{ROW_ID} IN ({','.join(map(str, part))})")
 
     async def optimize(self) -> None:
         """Merge small files and bring indexes up to date."""
-        with typed_writes(self._place):
+        with convert_write_errors(self._place):
             await self._table.optimize()
 
     async def prune(self) -> None:
         """Remove files that only old versions use; call it only once the newest is on the disk."""
-        with typed_writes(self._place):
+        with convert_write_errors(self._place):
             await self._table.optimize(cleanup_older_than=OLD_VERSIONS_FOR)
 
     async def count(self) -> int:
         """Return how many rows there are."""
-        with typed_reads(self._place):
+        with convert_read_errors(self._place):
             return int(await self._table.count_rows())
 
-    async def fragments(self) -> int:
+    async def count_fragments(self) -> int:
         """Return how many pieces the table consists of; each commit adds one."""
-        with typed_reads(self._place):
+        with convert_read_errors(self._place):
             return int((await self._table.stats())["fragment_stats"]["num_fragments"])
 
     async def row_ids(self) -> NDArray[np.int64]:
         """Return the numbers of all rows, ascending."""
-        with typed_reads(self._place):
+        with convert_read_errors(self._place):
             found = await self._table.query().select([]).with_row_id().to_arrow()
         numbers: NDArray[np.int64] = np.sort(found[ROW_ID].to_numpy().astype(np.int64))
         return numbers
 
     async def numbers(self, start: int) -> tuple[list[str], NDArray[np.int64]]:
         """Return ids and numbers of the rows with this number or a higher one, in any order."""
-        with typed_reads(self._place):
+        with convert_read_errors(self._place):
             query = self._table.query().where(f"{ROW_ID} >= {start}").select(["id"]).with_row_id()
             found = await query.to_arrow()
         return found["id"].to_pylist(), found[ROW_ID].to_numpy().astype(np.int64)
 
-    async def mirrored(self, start: int) -> pa.Table:
+    async def read_mirrored(self, start: int) -> pa.Table:
         """Return the mirrored columns of the rows with this number or a higher one, by ascending number."""
-        with typed_reads(self._place):
+        with convert_read_errors(self._place):
             query = self._table.query().where(f"{ROW_ID} >= {start}").select(list(MIRROR_COLUMNS))
             return (await query.with_row_id().to_arrow()).sort_by(ROW_ID)
 
     async def vectors(self, start: int) -> AsyncIterator[tuple[NDArray[np.int64], Vectors]]:
         """Yield numbers and vectors of the rows with this number or a higher one, in parts, in any order."""
-        with typed_reads(self._place):
+        with convert_read_errors(self._place):
             query = self._table.query().where(f"{ROW_ID} >= {start}").select([VECTOR]).with_row_id()
             async for batch in await query.to_batches(max_batch_length=_LOADED_AT_ONCE):
                 rows = pa.Table.from_batches([batch])
@@ -272,10 +272,10 @@ class RecordTable:
             vectors: Whether to return their vectors too.
         """
         columns = ["text", VECTOR] if vectors else ["text"]
-        with typed_reads(self._place):
+        with convert_read_errors(self._place):
             return await self._table.take_row_ids(list(row_ids)).select(columns).with_row_id().to_arrow()
 
-    async def matching(self, text: str, most: int, among: Sequence[int] | None) -> NDArray[np.int64]:
+    async def find_matching(self, text: str, most: int, among: Sequence[int] | None) -> NDArray[np.int64]:
         """Return the numbers of rows whose text contains words of this one, best by BM25 first.
 
         Args:
@@ -283,8 +283,8 @@ class RecordTable:
             most: How many rows at most.
             among: Only these rows; None = all. All rows count for how rare a word is.
         """
-        with typed_searches(self._place):
-            query = self._among(self._table.query(), among)
+        with convert_search_errors(self._place):
+            query = self._restrict_rows(self._table.query(), among)
             # LanceDB would parse a string as a query language; mypy does not see pydantic's defaults
             words = MatchQuery(text, "text")  # type: ignore[call-arg]
             query = query.nearest_to_text(words).select(["_score"]).with_row_id().limit(most)
@@ -293,7 +293,7 @@ class RecordTable:
         ranked: NDArray[np.int64] = numbers[np.lexsort((numbers, -scores))]
         return ranked
 
-    async def nearest(
+    async def find_nearest(
         self, vector: Vectors, least: float, most: int, among: Sequence[int] | None
     ) -> NDArray[np.int64]:
         """Return the numbers of the rows with the nearest vectors, found by the index, nearest first.
@@ -304,8 +304,8 @@ class RecordTable:
             most: How many rows at most.
             among: Only these rows; None = all.
         """
-        with typed_searches(self._place):
-            query = self._among(self._table.query(), among).nearest_to(vector).distance_type("dot")
+        with convert_search_errors(self._place):
+            query = self._restrict_rows(self._table.query(), among).nearest_to(vector).distance_type("dot")
             query = query.nprobes(_PROBES).select(["_distance"]).with_row_id().limit(most)
             found = await query.to_arrow()
         numbers, distances = found[ROW_ID].to_numpy().astype(np.int64), found["_distance"].to_numpy()
@@ -322,11 +322,11 @@ class RecordTable:
         """Release files and caches."""
         self._table.close()
 
-    async def _indexed(self, column: str) -> bool:
+    async def _is_indexed(self, column: str) -> bool:
         return any(column in index.columns for index in await self._table.list_indices())
 
     @staticmethod
-    def _among(query: Any, row_ids: Sequence[int] | None) -> Any:
+    def _restrict_rows(query: Any, row_ids: Sequence[int] | None) -> Any:
         return query if row_ids is None else query.where(f"{ROW_ID} IN ({','.join(map(str, row_ids))})")
 
 
@@ -368,7 +368,7 @@ class FinishedTrees:
         """Open the table. Without ``create`` a missing table counts as empty."""
         table = await open_table(connection, MAINS, place)
         if table is None and create:
-            with typed_writes(place):
+            with convert_write_errors(place):
                 table = await connection.create_table(MAINS, schema=_FINISHED_SCHEMA, exist_ok=True)
         opened = cls(connection, table, place)
         await opened.load()
@@ -385,7 +385,7 @@ class FinishedTrees:
             self._table = await open_table(self._connection, MAINS, self._place)
         if self._table is None:
             return
-        with typed_reads(self._place):
+        with convert_read_errors(self._place):
             before = await self._table.version()
             await self._table.checkout_latest()
             if self._trees and await self._table.version() == before:
@@ -399,7 +399,7 @@ class FinishedTrees:
         if self._table is None or not fresh:
             return
         rows = [asdict(tree) for tree in fresh.values()]
-        with typed_writes(self._place):
+        with convert_write_errors(self._place):
             await self._table.add(pa.Table.from_pylist(rows, schema=_FINISHED_SCHEMA))
             self._trees |= fresh
             self._commits += 1
@@ -412,7 +412,7 @@ class FinishedTrees:
         if self._table is None or tree_id not in self._trees:
             return
         quoted = tree_id.replace("'", "''")
-        with typed_writes(self._place):
+        with convert_write_errors(self._place):
             await self._table.delete(f"tree_id = '{quoted}'")
             del self._trees[tree_id]
             await self._table.optimize(cleanup_older_than=OLD_VERSIONS_FOR)

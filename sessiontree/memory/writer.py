@@ -12,8 +12,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from sessiontree.contracts.errors import MemoryFailed, SessionTreeError, ValidationError, words_of
-from sessiontree.contracts.tools.thread_calls import in_thread
+from sessiontree.contracts.errors import MemoryFailed, SessionTreeError, ValidationError, describe_error
+from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.contracts.values.memory import (
     MAX_SOURCE_CHARS,
     MAX_STORED_AT_ONCE,
@@ -53,27 +53,27 @@ def to_records(records: Sequence[NewRecord], scope: MemoryScope, key: str, at_ms
         MemoryRecord(
             record_id(scope.tree_id, key, index),
             record.type,
-            _text(record, index),
-            _source(record, index),
+            _check_text(record, index),
+            _check_source(record, index),
             record.trust,
             scope,
             at_ms,
         )
         for index, record in enumerate(records)
-        if _known_words(record, index)
+        if _check_words(record, index)
     ]
 
 
-def _text(record: NewRecord, index: int) -> str:
+def _check_text(record: NewRecord, index: int) -> str:
     if not 1 <= len(record.text) <= MAX_TEXT_CHARS:
         raise ValidationError(
             f"the text of a record has 1 to {MAX_TEXT_CHARS} characters, and this one has {len(record.text)}",
             f"/records/{index}/text",
         )
-    return _utf8(record.text, f"/records/{index}/text")
+    return _check_utf8(record.text, f"/records/{index}/text")
 
 
-def _source(record: NewRecord, index: int) -> str | None:
+def _check_source(record: NewRecord, index: int) -> str | None:
     if record.source is None:
         return None
     field = f"/records/{index}/source"
@@ -83,12 +83,12 @@ def _source(record: NewRecord, index: int) -> str | None:
             field,
         )
     try:
-        return str(Source.of(_utf8(record.source, field)))
+        return str(Source.of(_check_utf8(record.source, field)))
     except ValueError as error:
         raise ValidationError(str(error), field) from error
 
 
-def _known_words(record: NewRecord, index: int) -> bool:
+def _check_words(record: NewRecord, index: int) -> bool:
     if record.type not in RECORD_TYPES:
         raise ValidationError(
             f"no record type is named {record.type!r}; choose one of {', '.join(RECORD_TYPES)}",
@@ -102,7 +102,7 @@ def _known_words(record: NewRecord, index: int) -> bool:
     return True
 
 
-def _utf8(text: str, field: str) -> str:
+def _check_utf8(text: str, field: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -199,7 +199,7 @@ class StoreWriter:
             return
         async with self._syncing:
             try:
-                await in_thread(self._durable.sync)
+                await run_in_thread(self._durable.sync)
             except OSError as error:
                 self._broken = MemoryFailed(
                     self._cache.place,
@@ -216,21 +216,21 @@ class StoreWriter:
     def _put(self, item: _Item) -> None:
         self._waiting.append(item)
         if self._task is None:
-            self._task = asyncio.create_task(self._work(), name="memory-writer")
+            self._task = asyncio.create_task(self._process_queue(), name="memory-writer")
 
-    async def _work(self) -> None:
+    async def _process_queue(self) -> None:
         try:
             while self._waiting:
                 item = self._waiting.popleft()
                 if isinstance(item, _WriteTask):
                     await self._carry_out(item)
                 else:
-                    await self._commit([item, *self._more(len(item.records))])
+                    await self._commit([item, *self._take_more(len(item.records))])
                 self._wrote()
         finally:
             self._task = None
 
-    def _more(self, rows: int) -> Iterable[_Store]:
+    def _take_more(self, rows: int) -> Iterable[_Store]:
         """Yield the calls that wait next and fit into the same commit."""
         while self._waiting:
             item = self._waiting[0]
@@ -288,7 +288,9 @@ class StoreWriter:
             vectors.append(store.vectors[fresh])
         if records:
             joined = np.concatenate(vectors)
-            await self._cache.table.add(await in_thread(to_table, records, joined, self._cache.table.schema))
+            await self._cache.table.add(
+                await run_in_thread(to_table, records, joined, self._cache.table.schema)
+            )
             await self.sync()
             self._cache.mirror.append(records, joined)
         return added
@@ -320,4 +322,4 @@ def _fail(items: Sequence[_Item], error: Exception) -> None:
 def _copy_of(error: Exception) -> SessionTreeError:
     if isinstance(error, SessionTreeError):
         return type(error)(*error.args)
-    return MemoryFailed("store", f"a write failed unexpectedly ({words_of(error)})")
+    return MemoryFailed("store", f"a write failed unexpectedly ({describe_error(error)})")

@@ -13,7 +13,7 @@ from sessiontree.contracts.errors import (
     ModelError,
     ModelKeyRefused,
     SessionTreeError,
-    words_of,
+    describe_error,
 )
 from sessiontree.contracts.facts.session_facts import FailureCause
 from sessiontree.contracts.facts.stimuli import ModelFailed
@@ -89,11 +89,11 @@ def to_message(answer: object, turn: int) -> AssistantMessage:
     reply = AssistantMessage(tuple(content), stop_reason, usage if _is_sound(usage) else NOTHING_USED)
     if not isinstance(answer, AssistantMessage):
         return reply
-    reply = replace(reply, **_beside(answer, stop_reason))
+    reply = replace(reply, **_dump_members(answer, stop_reason))
     return reply if reply.content == answer.content else replace(reply, replay=None)
 
 
-def _beside(answer: AssistantMessage, stop_reason: StopReason) -> dict[str, Any]:
+def _dump_members(answer: AssistantMessage, stop_reason: StopReason) -> dict[str, Any]:
     """Return the members of a message other than its content, as far as they can be serialised."""
     has_replay = stop_reason not in UNFINISHED and _is_replay(answer.replay)
     return {
@@ -103,7 +103,7 @@ def _beside(answer: AssistantMessage, stop_reason: StopReason) -> dict[str, Any]
     }
 
 
-def checked_reply(message: object, turn: int) -> AssistantMessage:
+def check_reply(message: object, turn: int) -> AssistantMessage:
     """Return a model's reply in a form that a session can take in; a valid one is returned unchanged.
 
     Raises:
@@ -149,7 +149,7 @@ class ModelFailure:
         return ModelFailed(at_ms, turn, *why, self.cause, self.account, self.raised)
 
 
-def failure_of(error: BaseException, session: str, said: str = "") -> ModelFailure:
+def make_failure(error: BaseException, session: str, said: str = "") -> ModelFailure:
     """Return the failure that a session gets for a failed model call.
 
     Args:
@@ -161,7 +161,7 @@ def failure_of(error: BaseException, session: str, said: str = "") -> ModelFailu
         return ModelFailure("something it waited for was cancelled", said)
     message = getattr(error, "message", None)
     if not isinstance(error, ModelError) or not isinstance(message, str):
-        text = words_of(error)
+        text = describe_error(error)
         if isinstance(error, SessionTreeError):
             return ModelFailure(text, said)
         frames = report_error(f"a model, asked by session {session},", error, text)

@@ -107,7 +107,7 @@ class ApiKey:
         packing = _packing.get()
         if packing is not None:
             packing.append(self)
-        return _referred, (self._reference, self.name)
+        return _resolve_reference, (self._reference, self.name)
 
     def __repr__(self) -> str:
         """Return a text without the secret."""
@@ -128,7 +128,7 @@ class ApiKey:
                 raise ModelError(f"the program did not hand over a provider's key: {error}", True) from None
         return self._text
 
-    def hidden_in(self, text: str) -> str:
+    def hide_in(self, text: str) -> str:
         """Return a text with the secret removed, also as JSON, Python, HTML or an address writes it."""
         if self._text:
             written = {form(self._text) for form in _FORMS}
@@ -137,12 +137,12 @@ class ApiKey:
         return text
 
 
-def _referred(reference: str, name: str) -> ApiKey:
+def _resolve_reference(reference: str, name: str) -> ApiKey:
     return _KEYS.get(reference) or ApiKey(None, reference, name)
 
 
 @contextmanager
-def packed_keys() -> Iterator[list[ApiKey]]:
+def collect_packed_keys() -> Iterator[list[ApiKey]]:
     """Return a list that gets the keys which are pickled in this context."""
     found: list[ApiKey] = []
     token = _packing.set(found)
@@ -152,7 +152,7 @@ def packed_keys() -> Iterator[list[ApiKey]]:
         _packing.reset(token)
 
 
-def key_text(reference: str) -> str | None:
+def get_key_text(reference: str) -> str | None:
     """Return the secret for a reference, or None if this process does not hold it."""
     key = _KEYS.get(reference)
     return None if key is None else key._text  # noqa: SLF001 - of this module

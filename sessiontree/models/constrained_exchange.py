@@ -50,7 +50,7 @@ Ask: TypeAlias = Callable[[ModelRequest], AsyncGenerator[Piece]]
 """Asks an endpoint that holds the reply to the request's ``result_schema``."""
 
 
-async def constrained_pieces(ask: Ask, request: ModelRequest) -> AsyncGenerator[Piece]:
+async def stream_constrained(ask: Ask, request: ModelRequest) -> AsyncGenerator[Piece]:
     """Yield the pieces of a reply to a question that may have tools; it calls at most one of them.
 
     The text of a plain reply is yielded as it arrives; a call or a result is yielded as a whole.
@@ -58,8 +58,8 @@ async def constrained_pieces(ask: Ask, request: ModelRequest) -> AsyncGenerator[
     Raises:
         ModelError: as ``ask``.
     """
-    reader = ReplyReader() if _choice(request) else None
-    pieces = ask(constrained_request(request))
+    reader = ReplyReader() if _choose_tools(request) else None
+    pieces = ask(constrain_request(request))
     try:
         async for piece in pieces:
             if isinstance(piece, ProviderForm):
@@ -104,12 +104,12 @@ class ReplyReader:
             yield found
 
 
-def constrained_request(request: ModelRequest) -> ModelRequest:
+def constrain_request(request: ModelRequest) -> ModelRequest:
     """Return the question for the endpoint: without tools, with the schema of its reply.
 
     Contract: pure; if the conversation was only extended, the question is only extended.
     """
-    chosen = _choice(request)
+    chosen = _choose_tools(request)
     must_call = bool(chosen) and request.settings.tool_choice not in {None, "auto"}
     tools = [ConstrainedTool(tool.name, tool.parameters) for tool in chosen]
     form = _form(chosen, request.result_schema, must_call=must_call)
@@ -117,13 +117,13 @@ def constrained_request(request: ModelRequest) -> ModelRequest:
         request,
         system_prompt="\n\n".join(part for part in (request.system_prompt, form) if part),
         tools=(),
-        messages=constrained_messages(request.messages, has_tools=bool(tools)),
+        messages=constrain_messages(request.messages, has_tools=bool(tools)),
         result_schema=reply_schema(tools, request.result_schema, must_call=must_call),
         settings=request.settings.model_copy(update={"tool_choice": None}),
     )
 
 
-def _choice(request: ModelRequest) -> Sequence[ToolSpec]:
+def _choose_tools(request: ModelRequest) -> Sequence[ToolSpec]:
     """Return the tools that the reply may call."""
     choice = request.settings.tool_choice
     if choice in {None, "auto", "required"}:
@@ -140,20 +140,20 @@ def _form(tools: Sequence[ToolSpec], result: Mapping[str, JsonValue] | None, *, 
         "Answer with one JSON object and nothing else.",
         *([] if must_call else [f"To answer: {final}"]),
         f'To call a tool: {{"{TOOL}": "its name", "{ARGUMENTS}": {{…}}}}. The tools:',
-        *map(_line_of, tools),
+        *map(_describe_tool, tools),
         *([] if must_call else [f"Call a tool only if you need it. Else answer with {final}."]),
     ]
     return "\n".join(lines)
 
 
-def _line_of(tool: ToolSpec) -> str:
+def _describe_tool(tool: ToolSpec) -> str:
     said = tool.description.strip().partition("\n")[0].partition(". ")[0].rstrip(".")
     if len(said) > MAX_DESCRIPTION_CHARS:
         said = f"{said[:MAX_DESCRIPTION_CHARS]}…"
     return f"{tool.name} {shape(tool.parameters)}" + (f": {said}" if said else "")
 
 
-def constrained_messages(messages: Sequence[Message], *, has_tools: bool) -> list[Message]:
+def constrain_messages(messages: Sequence[Message], *, has_tools: bool) -> list[Message]:
     """Return a conversation whose calls and results are text, in the form of replies.
 
     Neighbouring messages of one role are merged, because many templates of local models require alternating
@@ -162,7 +162,7 @@ def constrained_messages(messages: Sequence[Message], *, has_tools: bool) -> lis
     found: list[Message] = []
     for message in messages:
         if isinstance(message, AssistantMessage):
-            lines = [line for block in message.content if (line := _line(block, has_tools=has_tools))]
+            lines = [line for block in message.content if (line := _format_line(block, has_tools=has_tools))]
             if not lines:
                 continue
             found.append(replace(message, content=(TextContent("\n".join(lines)),), replay=None))
@@ -172,10 +172,10 @@ def constrained_messages(messages: Sequence[Message], *, has_tools: bool) -> lis
             found.append(UserMessage((head, *message.content), message.timestamp, "notice"))
         else:
             found.append(message)
-    return _merged(found)
+    return _merge_messages(found)
 
 
-def _line(block: object, *, has_tools: bool) -> str:
+def _format_line(block: object, *, has_tools: bool) -> str:
     if isinstance(block, TextContent):
         return dump_readable({REPLY: block.text}) if block.text and has_tools else block.text
     if isinstance(block, ToolCall):
@@ -184,20 +184,20 @@ def _line(block: object, *, has_tools: bool) -> str:
     return ""
 
 
-def _merged(messages: list[Message]) -> list[Message]:
+def _merge_messages(messages: list[Message]) -> list[Message]:
     found: list[Message] = []
     for message in messages:
         last = found[-1] if found else None
         if isinstance(message, UserMessage) and isinstance(last, UserMessage):
-            found[-1] = replace(last, content=_joined((*last.content, *message.content)))
+            found[-1] = replace(last, content=_join_texts((*last.content, *message.content)))
         elif isinstance(message, UserMessage):
-            found.append(replace(message, content=_joined(message.content)))
+            found.append(replace(message, content=_join_texts(message.content)))
         else:
             found.append(message)
     return found
 
 
-def _joined(content: Sequence[TextContent | ImageContent]) -> tuple[TextContent | ImageContent, ...]:
+def _join_texts(content: Sequence[TextContent | ImageContent]) -> tuple[TextContent | ImageContent, ...]:
     """Return the blocks with adjacent texts joined."""
     blocks: list[TextContent | ImageContent] = []
     for block in content:

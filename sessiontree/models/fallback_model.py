@@ -12,7 +12,7 @@ from typing import Any, Final
 from sessiontree.contracts.errors import ConfigError, ModelError
 from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.models.port import CallPiece, ModelPiece, ModelRequest, Piece, StreamingModel, ThinkingPiece
-from sessiontree.schema.dialect import dialect_for_model
+from sessiontree.schema.dialect import choose_dialect
 from sessiontree.schema.provider_schema import clean
 
 REST_S: Final = 30.0
@@ -69,7 +69,7 @@ class FallbackModel:
         now_s = asyncio.get_running_loop().time
         for place in sorted(self._rests_until_s, key=lambda each: self._rests_until_s[each] > now_s()):
             has_begun = False
-            pieces = await _pieces_of(self.models[place], request)
+            pieces = await _stream_pieces(self.models[place], request)
             try:
                 yield ModelPiece(self.models[place].name)
                 async with aclosing(pieces):
@@ -84,7 +84,7 @@ class FallbackModel:
                     self._rests_until_s[place] = now_s() + REST_S
             else:
                 return
-        raise _joined(failures)
+        raise _join_failures(failures)
 
     async def close(self) -> None:
         """Close the connections of all models."""
@@ -94,17 +94,17 @@ class FallbackModel:
                 await close()
 
 
-async def _pieces_of(model: StreamingModel, request: ModelRequest) -> Any:
+async def _stream_pieces(model: StreamingModel, request: ModelRequest) -> Any:
     """Return a model's pieces; it sees the tools in its own dialect, converted from the first model's."""
-    dialect = dialect_for_model(model.name)
-    if dialect is not dialect_for_model(request.model):
+    dialect = choose_dialect(model.name)
+    if dialect is not choose_dialect(request.model):
         tools = [replace(tool, parameters=clean(tool.parameters, dialect).schema) for tool in request.tools]
         request = replace(request, tools=tools)
     pieces: Any = model.stream(replace(request, model=model.name))
     return await pieces if inspect.isawaitable(pieces) else pieces
 
 
-def _joined(failures: Sequence[ModelError]) -> ModelError:
+def _join_failures(failures: Sequence[ModelError]) -> ModelError:
     """Return one error for all failures, with their type if all have the same."""
     kinds = {type(failure) for failure in failures}
     kind = kinds.pop() if len(kinds) == 1 else ModelError

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.reports.events import ModelEvent
 from sessiontree.contracts.settings.model_settings import NO_SETTINGS, ModelSettings
-from sessiontree.contracts.values.fast_init import quickly_made
+from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import AssistantMessage, Message, ProviderForm, StopReason, Usage
 
@@ -78,7 +78,7 @@ class ToolSpec:
     """JSON Schema of an object."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """The question of one turn."""
@@ -162,18 +162,18 @@ reads only text has ``reads_images = False``. A model that holds connections has
 which is called when a tree that it served is closed."""
 
 
-def summary_key(agent: str) -> str:
+def make_summary_key(agent: str) -> str:
     """Return the key of an agent's compaction model where models are kept by agent."""
     return f"{agent}\0summary"
 
 
-def image_key(agent: str) -> str:
+def make_image_key(agent: str) -> str:
     """Return the key of an agent's image model where models are kept by agent."""
     return f"{agent}\0image"
 
 
-def model_name(model: object) -> str:
+def get_model_name(model: object) -> str:
     """Return a model's name: its ``name``, or else its class; for a list, the name of its first model."""
     if isinstance(model, list | tuple) and model:
-        return model_name(model[0])
+        return get_model_name(model[0])
     return model if isinstance(model, str) else str(getattr(model, "name", type(model).__name__))

@@ -6,7 +6,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import ModelError
 from sessiontree.contracts.recorded.programs import ProgramCall, is_text_value
-from sessiontree.contracts.recorded.results import words_in_error
+from sessiontree.contracts.recorded.results import read_error_words
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage
 from sessiontree.models.answers import script_call, to_message
@@ -43,7 +43,7 @@ class ProgramModel:
         if last is not ended:
             raise ModelError(f"a program runs here, and takes no message: {last.text[:MAX_REASON_CHARS]}")
         if ended.is_error:
-            raise ModelError(words_in_error(ended.text)[:MAX_REASON_CHARS])
+            raise ModelError(read_error_words(ended.text)[:MAX_REASON_CHARS])
         return to_message(dump_json(ended.text) if is_text_value(ended.details) else ended.text, request.turn)
 
 

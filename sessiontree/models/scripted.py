@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-from sessiontree.contracts.errors import ConfigError, ModelError, SessionTreeError, words_of
+from sessiontree.contracts.errors import ConfigError, ModelError, SessionTreeError, describe_error
 from sessiontree.contracts.reports.events import Done, TextDelta
 from sessiontree.contracts.tools.author_errors import report_error
 from sessiontree.contracts.values.messages import AssistantMessage
@@ -84,7 +84,7 @@ class FunctionModel:
         """
         if not callable(function):
             raise ConfigError(f"FunctionModel takes a function that returns an answer, not {function!r}")
-        if _waits(function):
+        if _is_async(function):
             raise ConfigError(
                 "FunctionModel takes a plain function; use AsyncFunctionModel for one that waits"
             )
@@ -107,7 +107,7 @@ class FunctionModel:
         except SessionTreeError:
             raise
         except Exception as error:
-            raise _failed(self.name, request, error) from error
+            raise _convert_error(self.name, request, error) from error
         return to_message(answer, request.turn)
 
 
@@ -137,7 +137,7 @@ class AsyncFunctionModel:
                 "AsyncFunctionModel takes an `async def` that returns; use StreamFunctionModel for one that "
                 "yields pieces"
             )
-        if not callable(function) or not _waits(function):
+        if not callable(function) or not _is_async(function):
             raise ConfigError(
                 f"AsyncFunctionModel takes an `async def` function, not {function!r}; use FunctionModel for "
                 "one that replies at once"
@@ -157,7 +157,7 @@ class AsyncFunctionModel:
         except SessionTreeError:
             raise
         except Exception as error:
-            raise _failed(self.name, request, error) from error
+            raise _convert_error(self.name, request, error) from error
         message = to_message(answer, request.turn)
         if message.text:
             emit(TextDelta(message.text))
@@ -199,16 +199,16 @@ class StreamFunctionModel:
         return self._function(request)
 
 
-def _failed(name: str, request: ModelRequest, error: Exception) -> ModelError:
+def _convert_error(name: str, request: ModelRequest, error: Exception) -> ModelError:
     """Return what a session gets for an exception of a model function; its author gets the traceback."""
-    text = f"{name} raised {words_of(error)}"
+    text = f"{name} raised {describe_error(error)}"
     failed = ModelError(text)
     what = f"model {name!r}, asked by session {request.session_id},"
     failed.raised = "\n".join(report_error(what, error, text))
     return failed
 
 
-def _waits(function: Callable[..., object]) -> bool:
+def _is_async(function: Callable[..., object]) -> bool:
     """Whether a function, a method, or an object's ``__call__`` is an ``async def``, possibly wrapped."""
     plain = inspect.unwrap(function)
     called = plain if inspect.isroutine(plain) else getattr(type(plain), "__call__", plain)  # noqa: B004

@@ -155,7 +155,7 @@ class StreamAssembler:
         elif isinstance(piece, StopPiece):
             self._take_stop(piece)
         elif isinstance(piece, ModelPiece):
-            self._model = _words(piece.name, piece, "name")
+            self._model = _read_text(piece.name, piece, "name")
         elif isinstance(piece, ProviderForm):
             self._replay = piece
         else:
@@ -173,7 +173,7 @@ class StreamAssembler:
         reason = self._stop
         if reason is None or reason in {"stop", "toolUse"}:
             reason = "toolUse" if self._last is not None else "stop"
-        content = tuple([self._content(block, is_cut=reason in _CUT_SHORT) for block in self._blocks])
+        content = tuple([self._build_content(block, is_cut=reason in _CUT_SHORT) for block in self._blocks])
         self._emit(Done(reason))
         replay = None if reason in UNFINISHED else self._replay
         return AssistantMessage(
@@ -185,7 +185,7 @@ class StreamAssembler:
             replay=replay,
         )
 
-    def _content(self, block: _Text | _Thought | _Call, *, is_cut: bool) -> ReplyContent:
+    def _build_content(self, block: _Text | _Thought | _Call, *, is_cut: bool) -> ReplyContent:
         if isinstance(block, _Text):
             return TextContent(block.words.getvalue())
         if isinstance(block, _Thought):
@@ -215,10 +215,13 @@ class StreamAssembler:
                 f"a model streamed a StopPiece whose reason is {piece.reason!r:.200}; give one of {allowed}"
             )
         self._stop = piece.reason
-        self._stop_detail = _words(piece.detail, piece, "detail")
+        self._stop_detail = _read_text(piece.detail, piece, "detail")
 
     def _take_thought(self, piece: ThinkingPiece) -> None:
-        text, signature = _words(piece.text, piece, "text"), _words(piece.signature, piece, "signature")
+        text, signature = (
+            _read_text(piece.text, piece, "text"),
+            _read_text(piece.signature, piece, "signature"),
+        )
         if not text and not signature:
             return
         self._count(len(text) + len(signature))
@@ -232,8 +235,10 @@ class StreamAssembler:
             self._emit(ThinkingDelta(text))
 
     def _take_call(self, piece: CallPiece) -> None:
-        words = _argument_words(piece.arguments)
-        self._count(len(words) + len(_words(piece.id, piece, "id")) + len(_words(piece.name, piece, "name")))
+        words = _dump_arguments(piece.arguments)
+        self._count(
+            len(words) + len(_read_text(piece.id, piece, "id")) + len(_read_text(piece.name, piece, "name"))
+        )
         call = self._call_of(piece)
         if call is None:
             call = _Call(len(self._blocks))
@@ -319,7 +324,7 @@ class StreamAssembler:
             self._emit(ToolCallEnd(call.place, read))
 
 
-def _words(text: object, piece: ThinkingPiece | CallPiece | StopPiece | ModelPiece, field: str) -> str:
+def _read_text(text: object, piece: ThinkingPiece | CallPiece | StopPiece | ModelPiece, field: str) -> str:
     """Return the text of a field of a piece."""
     if not isinstance(text, str):
         hint = "leave it out where the provider has none" if text is None else "give text"
@@ -329,7 +334,7 @@ def _words(text: object, piece: ThinkingPiece | CallPiece | StopPiece | ModelPie
     return text
 
 
-def _argument_words(arguments: Any) -> str:
+def _dump_arguments(arguments: Any) -> str:
     if isinstance(arguments, str):
         return arguments
     if not isinstance(arguments, Mapping):
@@ -368,10 +373,10 @@ def request_reply(
     stream = getattr(model, "stream", None)
     if stream is None or assembly is None:
         return model.complete(request, emit)  # type: ignore[union-attr]
-    return _assembled(stream(request), assembly)
+    return _assemble(stream(request), assembly)
 
 
-async def _assembled(pieces: Any, assembly: StreamAssembler) -> AssistantMessage:
+async def _assemble(pieces: Any, assembly: StreamAssembler) -> AssistantMessage:
     if inspect.isawaitable(pieces):
         pieces = await pieces
     if not hasattr(pieces, "__aiter__"):

@@ -17,30 +17,30 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
 
-from sessiontree.contracts.errors import ConfigError, SessionTreeError, words_of
+from sessiontree.contracts.errors import ConfigError, SessionTreeError, describe_error
 from sessiontree.contracts.recorded.approvals import ApprovalRequest
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.values.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.notebook.cell_html import (
     MAX_ROWS,
     block_text,
-    card,
-    cell_text,
-    html_table,
-    picture_html,
-    prose,
-    short,
-    text_table,
-    tree_html,
-    tree_text,
+    escape_cell_text,
+    render_card,
+    render_html_table,
+    render_picture_html,
+    render_prose,
+    render_text_table,
+    render_tree_html,
+    render_tree_text,
+    shorten,
 )
 from sessiontree.notebook.cell_interrupts import INTERRUPTS
 from sessiontree.notebook.tree_look import LOOK_S, look
 from sessiontree.notebook.view_thread import VIEWS
 from sessiontree.tree.report import ReceiptLine
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 Bundle = dict[str, Any]
 SETTLE_S: Final = 0.3
@@ -57,21 +57,21 @@ def show_values(shell: Any) -> None:
     for module, name, shows in _TYPES:
         formatter = formatters.mimebundle_formatter
         if module == "builtins":
-            formatter.for_type(vars(importlib.import_module(module))[name], _adapted(shows))
+            formatter.for_type(vars(importlib.import_module(module))[name], _adapt(shows))
         else:
-            formatter.for_type_by_name(module, name, _adapted(shows))
+            formatter.for_type_by_name(module, name, _adapt(shows))
     INTERRUPTS.watch(shell)
     RUNNING.watch(shell)
 
 
-def _adapted(show: Callable[[Any], Bundle | None]) -> Callable[..., Bundle | None]:
-    def shown(value: Any, include: object = None, exclude: object = None) -> Bundle | None:
+def _adapt(show: Callable[[Any], Bundle | None]) -> Callable[..., Bundle | None]:
+    def show_value(value: Any, include: object = None, exclude: object = None) -> Bundle | None:
         return show(value)
 
-    return shown
+    return show_value
 
 
-def tree_bundle(state_dir: Path, tree_id: str, session: str = "main") -> Bundle:
+def render_tree(state_dir: Path, tree_id: str, session: str = "main") -> Bundle:
     """Return a tree as a widget, or as HTML and text where none can be made.
 
     A file keeps no widget. In front of one, HTML and text are displayed by themselves, and brought up to date
@@ -85,18 +85,21 @@ def tree_bundle(state_dir: Path, tree_id: str, session: str = "main") -> Bundle:
     try:
         snapshot = look(state_dir, tree_id)["snapshot"]
     except SessionTreeError as error:
-        return {"text/plain": f"<tree {tree_id}: {words_of(error)}>"}
-    bundle = {"text/plain": tree_text(snapshot, session), "text/html": tree_html(snapshot, session)}
-    if not in_kernel():
+        return {"text/plain": f"<tree {tree_id}: {describe_error(error)}>"}
+    bundle = {
+        "text/plain": render_tree_text(snapshot, session),
+        "text/html": render_tree_html(snapshot, session),
+    }
+    if not is_in_kernel():
         return bundle
     if find_spec("anywidget") is not None:
-        show_values(running_shell())
+        show_values(get_running_shell())
         RUNNING.begin_picture(state_dir, tree_id, session)
         widget_of = importlib.import_module("sessiontree.notebook.widget").widget_of
         model = {"version_major": 2, "version_minor": 0, "model_id": widget_of(state_dir, tree_id).model_id}
         return {WIDGET_MIME: model, "text/plain": f"<tree {tree_id}>"}
     if snapshot["tree"]["is_live"] and find_spec("starlette") is not None:
-        return _with_page(bundle, page_address(state_dir, tree_id))
+        return _add_page(bundle, page_address(state_dir, tree_id))
     return bundle
 
 
@@ -107,25 +110,25 @@ def page_address(state_dir: Path, tree_id: str) -> str:
         ConfigError: the extra ``serve`` is not installed, or no port can be used.
     """
     if find_spec("starlette") is None or find_spec("sse_starlette") is None or find_spec("uvicorn") is None:
-        raise ConfigError(f"pages need the extra serve: {how_to_install('serve')}")
+        raise ConfigError(f"pages need the extra serve: {explain_installation('serve')}")
     return VIEWS.submit(lambda: VIEWS.page_of(state_dir, tree_id)).result(LOOK_S)
 
 
-def _with_page(bundle: Bundle, where: str) -> Bundle:
+def _add_page(bundle: Bundle, where: str) -> Bundle:
     """Add the address of a tree's page, which lets one browser in, once, as long as the kernel lives."""
     return {
         "text/plain": f"{bundle['text/plain']}\nopen {where}",
-        "text/html": f"{bundle['text/html']}<p>open <code>{cell_text(where)}</code></p>",
+        "text/html": f"{bundle['text/html']}<p>open <code>{escape_cell_text(where)}</code></p>",
     }
 
 
-def in_kernel() -> bool:
+def is_in_kernel() -> bool:
     """Whether this process is a notebook's kernel, which has a front end."""
-    shell = running_shell()
+    shell = get_running_shell()
     return getattr(shell, "kernel", None) is not None
 
 
-def running_shell() -> Any:
+def get_running_shell() -> Any:
     """Return the IPython shell of this process; None outside of one."""
     return importlib.import_module("IPython").get_ipython() if find_spec("IPython") else None
 
@@ -167,7 +170,7 @@ class RunningCell:
 
     def begin_picture(self, state_dir: Path, tree_id: str, session: str) -> None:
         """Display a tree as a saved notebook shows it; as it is then, and at the end of the cell."""
-        shown = self.begin(_picture_bundle(look(state_dir, tree_id)["snapshot"], session))
+        shown = self.begin(_render_picture(look(state_dir, tree_id)["snapshot"], session))
         self._pictures.append((shown, state_dir, tree_id, session))
 
     def _end_cell(self, result: object) -> None:
@@ -178,9 +181,9 @@ class RunningCell:
 
     async def _renew(self, shown: str, state_dir: Path, tree_id: str, session: str, parent: Any) -> None:
         with suppress(SessionTreeError):
-            async with VIEWS.trees_of(state_dir).look_at(tree_id) as tree:
+            async with VIEWS.get_trees(state_dir).look_at(tree_id) as tree:
                 await asyncio.sleep(SETTLE_S)
-                bundle = _picture_bundle(tree.feed.snapshot(), session)
+                bundle = _render_picture(tree.feed.snapshot(), session)
             self.publish(bundle, parent, transient={"display_id": shown}, update=True)
 
     def begin(self, bundle: Bundle) -> str:
@@ -200,35 +203,38 @@ RUNNING: Final = RunningCell()
 
 def show_waiting(state_dir: Path, tree_id: str) -> bool:
     """Show a tree in the cell that waits for it; return whether that was possible."""
-    if not in_kernel():
+    if not is_in_kernel():
         return False
-    RUNNING.publish(tree_bundle(state_dir, tree_id))
+    RUNNING.publish(render_tree(state_dir, tree_id))
     return True
 
 
-def _picture_bundle(snapshot: dict[str, Any], session: str) -> Bundle:
-    return {"text/plain": tree_text(snapshot, session), "text/html": picture_html(snapshot, session)}
+def _render_picture(snapshot: dict[str, Any], session: str) -> Bundle:
+    return {
+        "text/plain": render_tree_text(snapshot, session),
+        "text/html": render_picture_html(snapshot, session),
+    }
 
 
-def result_bundle(result: SessionResult[Any]) -> Bundle:
+def render_result(result: SessionResult[Any]) -> Bundle:
     """Return a result: how the session ended, its final message, its value and what it used."""
     words = [f"{result.session_id or 'session'}: {result.status}", *result.given_up]
-    html = "".join(f"<p>{cell_text(line)}</p>" for line in words) + prose(result.summary)
+    html = "".join(f"<p>{escape_cell_text(line)}</p>" for line in words) + render_prose(result.summary)
     text = "\n".join([*words, result.summary])
     if result.output is not None:
-        shown = _readable(result.output)
+        shown = _to_readable(result.output)
         html, text = html + block_text(shown), f"{text}\n{shown}"
-    table = _usage_table(result.usage)
-    return {"text/html": html + html_table([], table), "text/plain": text_table([text], table)}
+    table = _build_usage_table(result.usage)
+    return {"text/html": html + render_html_table([], table), "text/plain": render_text_table([text], table)}
 
 
-def usage_bundle(usage: Usage) -> Bundle:
+def render_usage(usage: Usage) -> Bundle:
     """Return amounts as a table."""
-    table = _usage_table(usage)
-    return {"text/html": html_table([], table), "text/plain": repr(usage)}
+    table = _build_usage_table(usage)
+    return {"text/html": render_html_table([], table), "text/plain": repr(usage)}
 
 
-def _usage_table(usage: Usage) -> list[tuple[str, ...]]:
+def _build_usage_table(usage: Usage) -> list[tuple[str, ...]]:
     cost = f"${usage.cost_usd:,.4f}" + (" and more" if usage.unpriced_tokens else "")
     counts = (usage.turns, usage.tool_calls, usage.input_tokens, usage.output_tokens)
     return [
@@ -237,7 +243,7 @@ def _usage_table(usage: Usage) -> list[tuple[str, ...]]:
     ]
 
 
-def pending_bundle(pending: Any) -> Bundle:
+def render_pending(pending: Any) -> Bundle:
     """Return a request that waits, as a card."""
     return request_bundle(pending.request)
 
@@ -250,42 +256,42 @@ def request_bundle(request: ApprovalRequest) -> Bundle:
         f"always would cover: {covers or 'this call only'}",
         *([request.opens] if request.opens else []),
     ]
-    given = [(name, _readable(value)) for name, value in request.arguments.items()]
+    given = [(name, _to_readable(value)) for name, value in request.arguments.items()]
     return {
-        "text/html": card(lines, given),
-        "text/plain": text_table(lines, [("argument", "value"), *given]),
+        "text/html": render_card(lines, given),
+        "text/plain": render_text_table(lines, [("argument", "value"), *given]),
     }
 
 
-def explanation_bundle(explanation: Any) -> Bundle:
+def render_explanation(explanation: Any) -> Bundle:
     """Return what happens to a tool, as a line."""
-    return {"text/html": f"<p>{cell_text(str(explanation))}</p>", "text/plain": str(explanation)}
+    return {"text/html": f"<p>{escape_cell_text(str(explanation))}</p>", "text/plain": str(explanation)}
 
 
 def record_bundle(record: JournalRecord) -> Bundle:
     """Return a fact of the journal."""
-    return _tabled(["fact"], _record_table([record]))
+    return _render_table(["fact"], _record_table([record]))
 
 
-def sequence_bundle(values: Sequence[Any]) -> Bundle | None:
+def render_sequence(values: Sequence[Any]) -> Bundle | None:
     """Return a receipt, facts or results as a table; None for a sequence of anything else."""
     first = values[0] if values else None
     if isinstance(first, ReceiptLine):
-        return _tabled([f"{len(values):,} sessions"], _receipt_table(values))
+        return _render_table([f"{len(values):,} sessions"], _build_receipt_table(values))
     if isinstance(first, JournalRecord):
-        return _tabled([f"{len(values):,} facts"], _record_table(values))
+        return _render_table([f"{len(values):,} facts"], _record_table(values))
     if isinstance(first, SessionResult):
-        return _tabled([f"{len(values):,} results"], _results_table(values))
+        return _render_table([f"{len(values):,} results"], _build_results_table(values))
     return None
 
 
-def _tabled(lines: Sequence[str], table: list[tuple[str, ...]]) -> Bundle:
+def _render_table(lines: Sequence[str], table: list[tuple[str, ...]]) -> Bundle:
     more = len(table) - 1 - MAX_ROWS
     lines, table = [*lines, *([f"the first {MAX_ROWS}"] if more > 0 else [])], table[: MAX_ROWS + 1]
-    return {"text/html": html_table(lines, table), "text/plain": text_table(lines, table)}
+    return {"text/html": render_html_table(lines, table), "text/plain": render_text_table(lines, table)}
 
 
-def _receipt_table(lines: Sequence[ReceiptLine]) -> list[tuple[str, ...]]:
+def _build_receipt_table(lines: Sequence[ReceiptLine]) -> list[tuple[str, ...]]:
     return [
         ("session", "kind", "status", "agent", "tokens", "final message"),
         *(
@@ -295,7 +301,7 @@ def _receipt_table(lines: Sequence[ReceiptLine]) -> list[tuple[str, ...]]:
                 line.status.value + (" (forced)" if line.forced else ""),
                 line.agent,
                 f"{line.usage.tokens:,}",
-                short(line.summary),
+                shorten(line.summary),
             )
             for line in lines
         ),
@@ -305,26 +311,26 @@ def _receipt_table(lines: Sequence[ReceiptLine]) -> list[tuple[str, ...]]:
 def _record_table(records: Sequence[JournalRecord]) -> list[tuple[str, ...]]:
     return [
         ("number", "session", "kind", "fact"),
-        *((f"{each.seq:,}", each.session, kind_in(each.text), short(each.text)) for each in records),
+        *((f"{each.seq:,}", each.session, read_kind(each.text), shorten(each.text)) for each in records),
     ]
 
 
-def _results_table(results: Sequence[SessionResult[Any]]) -> list[tuple[str, ...]]:
+def _build_results_table(results: Sequence[SessionResult[Any]]) -> list[tuple[str, ...]]:
     return [
         ("session", "status", "value", "final message"),
         *(
             (
                 each.session_id,
                 str(each.status),
-                "" if each.output is None else short(_readable(each.output)),
-                short(each.summary),
+                "" if each.output is None else shorten(_to_readable(each.output)),
+                shorten(each.summary),
             )
             for each in results
         ),
     ]
 
 
-def _readable(value: object) -> str:
+def _to_readable(value: object) -> str:
     if isinstance(value, str):
         return value
     try:
@@ -334,14 +340,14 @@ def _readable(value: object) -> str:
 
 
 _TYPES: Final = (
-    ("sessiontree.api.tree.inbox", "PendingApproval", pending_bundle),
-    ("sessiontree.sync.session", "PendingApproval", pending_bundle),
+    ("sessiontree.api.tree.inbox", "PendingApproval", render_pending),
+    ("sessiontree.sync.session", "PendingApproval", render_pending),
     ("sessiontree.contracts.recorded.approvals", "ApprovalRequest", request_bundle),
-    ("sessiontree.contracts.recorded.results", "SessionResult", result_bundle),
-    ("sessiontree.contracts.values.messages", "Usage", usage_bundle),
-    ("sessiontree.policy.compiled", "Explanation", explanation_bundle),
+    ("sessiontree.contracts.recorded.results", "SessionResult", render_result),
+    ("sessiontree.contracts.values.messages", "Usage", render_usage),
+    ("sessiontree.policy.compiled", "Explanation", render_explanation),
     ("sessiontree.journal.record", "JournalRecord", record_bundle),
-    ("builtins", "tuple", sequence_bundle),
-    ("builtins", "list", sequence_bundle),
+    ("builtins", "tuple", render_sequence),
+    ("builtins", "list", render_sequence),
 )
 """Values that know nothing of notebooks, and what shows them."""

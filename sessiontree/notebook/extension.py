@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.api.runtime.runtime import late
+from sessiontree.api.runtime.runtime import load_late
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -13,6 +13,6 @@ def load_ipython_extension(shell: Any) -> None:
     Args:
         shell: The shell.
     """
-    late("show_values")(shell)
-    shell.register_magic_function(late("show_trees"), "line", "tree")
-    late("add_program_magic")(shell)
+    load_late("show_values")(shell)
+    shell.register_magic_function(load_late("show_trees"), "line", "tree")
+    load_late("add_program_magic")(shell)

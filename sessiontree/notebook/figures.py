@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.notebook.tree_look import look
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 MAX_BARS: Final = 40
 """Most sessions of a figure: those with the most."""
@@ -43,7 +43,7 @@ class TreeFigure:
         return self.png
 
 
-def figure(tree: Any, what: str = "time") -> TreeFigure:
+def draw_figure(tree: Any, what: str = "time") -> TreeFigure:
     """Draw a tree, open or closed.
 
     Args:
@@ -63,7 +63,7 @@ def figure(tree: Any, what: str = "time") -> TreeFigure:
     order = sorted(parts, key=lambda path: -sum(parts[path].values()))[:MAX_BARS]
     shown = {path: parts[path] for path in parts if path in set(order)}
     words = ", ".join(f"{path} {sum(values.values()):,.4g}" for path, values in list(shown.items())[:8])
-    return TreeFigure(title, f"{title} in {unit}: {words or 'none'}", _png(title, unit, shown))
+    return TreeFigure(title, f"{title} in {unit}: {words or 'none'}", _draw_png(title, unit, shown))
 
 
 Parts = dict[str, dict[str, float]]
@@ -79,7 +79,7 @@ def _time(rows: Sequence[Mapping[str, Any]], spans: Sequence[Any]) -> tuple[str,
     return "Time by session", "seconds", parts
 
 
-def _approvals(rows: Sequence[Mapping[str, Any]], spans: Sequence[Any]) -> tuple[str, str, Parts]:
+def _measure_approvals(rows: Sequence[Mapping[str, Any]], spans: Sequence[Any]) -> tuple[str, str, Parts]:
     parts: Parts = {}
     for number, start, end, kind, _, why in spans:
         if end is not None and kind == "waiting" and why.startswith("approval"):
@@ -88,36 +88,38 @@ def _approvals(rows: Sequence[Mapping[str, Any]], spans: Sequence[Any]) -> tuple
     return "Waiting for approvals", "seconds", parts
 
 
-def _tokens(rows: Sequence[Mapping[str, Any]], spans: Sequence[Any]) -> tuple[str, str, Parts]:
+def _count_tokens(rows: Sequence[Mapping[str, Any]], spans: Sequence[Any]) -> tuple[str, str, Parts]:
     return "Tokens by session", "tokens", {row["path"]: {"tokens": row["tokens"]} for row in rows}
 
 
-def _cost(rows: Sequence[Mapping[str, Any]], spans: Sequence[Any]) -> tuple[str, str, Parts]:
+def _collect_costs(rows: Sequence[Mapping[str, Any]], spans: Sequence[Any]) -> tuple[str, str, Parts]:
     return "Cost by session", "dollars", {row["path"]: {"cost": row["cost_usd"] or 0.0} for row in rows}
 
 
-def _retries(rows: Sequence[Mapping[str, Any]], spans: Sequence[Any]) -> tuple[str, str, Parts]:
+def _count_retries(rows: Sequence[Mapping[str, Any]], spans: Sequence[Any]) -> tuple[str, str, Parts]:
     failed = {row["path"]: {"failures": float(row["failures"])} for row in rows if row["failures"]}
     return "Failed turns and calls by session", "failures", failed
 
 
 _DRAWN: Final[Mapping[str, Callable[..., tuple[str, str, Parts]]]] = {
     "time": _time,
-    "tokens": _tokens,
-    "cost": _cost,
-    "approvals": _approvals,
-    "retries": _retries,
+    "tokens": _count_tokens,
+    "cost": _collect_costs,
+    "approvals": _measure_approvals,
+    "retries": _count_retries,
 }
 
 
-def _png(title: str, unit: str, parts: Parts) -> bytes:
+def _draw_png(title: str, unit: str, parts: Parts) -> bytes:
     try:
         matplotlib, agg, figures = map(
             importlib.import_module,
             ("matplotlib", "matplotlib.backends.backend_agg", "matplotlib.figure"),
         )
     except ModuleNotFoundError as error:
-        raise ConfigError(f"figures need matplotlib, of the extra plot: {how_to_install('plot')}") from error
+        raise ConfigError(
+            f"figures need matplotlib, of the extra plot: {explain_installation('plot')}"
+        ) from error
     # names are text, never formulas
     style = {**matplotlib.rcParamsDefault, "text.parse_math": False, "text.color": _INK, "font.size": 10}
     with matplotlib.rc_context(style), warnings.catch_warnings():

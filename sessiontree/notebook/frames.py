@@ -8,7 +8,7 @@ from typing import Any
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.results import SessionResult
-from sessiontree.contracts.values.data_frames import data_frame
+from sessiontree.contracts.values.data_frames import make_data_frame
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.journal.record import JournalRecord
 from sessiontree.notebook.tree_look import look
@@ -28,7 +28,7 @@ def to_pandas(values: Any) -> Any:
     """
     if hasattr(values, "tree_id") and hasattr(values, "state_dir"):
         snapshot = look(values.state_dir, values.tree_id)["snapshot"]
-        return data_frame(
+        return make_data_frame(
             (dict(zip(snapshot["columns"], row, strict=True)) for row in snapshot["rows"]), "a tree"
         )
     given = [values] if isinstance(values, Usage | SessionResult | JournalRecord | ReceiptLine) else values
@@ -36,10 +36,10 @@ def to_pandas(values: Any) -> Any:
         raise ConfigError(
             f"{type(values).__name__} has no form as a data frame; give a tree, a receipt or facts"
         )
-    return data_frame([_row(each) for each in given], "this")
+    return make_data_frame([_build_row(each) for each in given], "this")
 
 
-def _row(value: Any) -> dict[str, Any]:
+def _build_row(value: Any) -> dict[str, Any]:
     if isinstance(value, ReceiptLine):
         usage = asdict(value.usage)
         said = {**value._asdict(), "kind": value.kind.value, "status": value.status.value}

@@ -19,9 +19,9 @@ from sessiontree.api.runtime.runtime import OPEN
 from sessiontree.api.stored.journaled_trees import StoredFacts
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.facts.session_facts import CallResolved, ProgramAdvanced, ProgramStarted
-from sessiontree.contracts.recorded.programs import depth_of
+from sessiontree.contracts.recorded.programs import count_depth
 from sessiontree.contracts.values.jsonable import dump_json
-from sessiontree.notebook.cell_html import html_table, short, text_table
+from sessiontree.notebook.cell_html import render_html_table, render_text_table, shorten
 from sessiontree.notebook.displays import RUNNING
 
 MAGIC: Final = "%%program"
@@ -39,7 +39,7 @@ class _CellArguments(argparse.ArgumentParser):
         raise ConfigError(f"{MAGIC}: {message}; write {MAGIC} [--tree 3f] [--session main/b1] [name=value …]")
 
 
-def as_awaited(lines: list[str]) -> list[str]:
+def rewrite_as_await(lines: list[str]) -> list[str]:
     """Return the lines of a cell; a cell that begins with ``%%program`` becomes an ``await``."""
     if not lines or lines[0].split()[:1] != [MAGIC]:
         return lines
@@ -78,18 +78,18 @@ def order_in(words: str, variables: Mapping[str, Any]) -> _CellOrder:
         name, sign, value = word.partition("=")
         if not sign or not name.isidentifier():
             parser.error(f"{word!r} is not an input: give name=value")
-        inputs[name] = variables[value] if value in variables else _value_in(value)
+        inputs[name] = variables[value] if value in variables else _parse_value(value)
     return _CellOrder(found.tree, found.session, inputs)
 
 
-def _value_in(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
 
 
-def tree_for(begins: str) -> tuple[Any, Path]:
+def find_tree(begins: str) -> tuple[Any, Path]:
     """Return the open tree whose id begins so, as the notebook holds it, and its state directory.
 
     Raises:
@@ -98,7 +98,7 @@ def tree_for(begins: str) -> tuple[Any, Path]:
     found = [
         (tree, runtime.state_dir)
         for runtime in OPEN
-        for tree in runtime.sharing.held_trees()
+        for tree in runtime.sharing.list_held_trees()
         if tree.tree_id.startswith(begins)
     ]
     if len(found) == 1:
@@ -123,13 +123,13 @@ async def run_program_cell(words: str, code: str, variables: Mapping[str, Any]) 
         ToolError: the program failed; its calls are shown before.
     """
     order = order_in(words, variables)
-    tree, state_dir = tree_for(order.tree)
+    tree, state_dir = find_tree(order.tree)
     before = last_seq(state_dir, tree.tree_id)
     try:
         value = tree.session(order.session).run_program(code.strip(), **order.inputs)
         return await value if inspect.isawaitable(value) else value
     finally:
-        RUNNING.publish(calls_bundle(state_dir, tree.tree_id, order.session, before))
+        RUNNING.publish(render_calls(state_dir, tree.tree_id, order.session, before))
 
 
 def last_seq(state_dir: Path, tree_id: str) -> int:
@@ -138,7 +138,7 @@ def last_seq(state_dir: Path, tree_id: str) -> int:
         return max((record.seq for record in stored.read(tree_id)), default=0)
 
 
-def calls_bundle(state_dir: Path, tree_id: str, session: str, after: int) -> dict[str, Any]:
+def render_calls(state_dir: Path, tree_id: str, session: str, after: int) -> dict[str, Any]:
     """Return the calls and notes of the program that a session began after a fact, as HTML and text."""
     begun = ""
     notes: list[str] = []
@@ -146,29 +146,29 @@ def calls_bundle(state_dir: Path, tree_id: str, session: str, after: int) -> dic
     with StoredFacts(state_dir) as stored:
         for record in stored.read(tree_id):
             for fact in record.facts if record.seq > after and record.session == session else ():
-                if isinstance(fact, ProgramStarted) and not depth_of(fact.call.key):
+                if isinstance(fact, ProgramStarted) and not count_depth(fact.call.key):
                     begun = begun or fact.call.key
                 elif isinstance(fact, ProgramAdvanced) and _is_within(fact.key, begun):
                     for number, call in enumerate(fact.calls, fact.first):
                         key, line = f"{fact.key}/{number}", str(call.line or "")
-                        given = short(dump_json(dict(call.arguments)))
+                        given = shorten(dump_json(dict(call.arguments)))
                         rows[key] = [key.removeprefix(f"{begun}/"), line, call.tool, given, "open"]
                     shown = [note for note in fact.notes if note.sort != "fan_out"]
-                    notes += [f"{note.sort}: {short(note.text)}" for note in shown]
+                    notes += [f"{note.sort}: {shorten(note.text)}" for note in shown]
                 elif isinstance(fact, CallResolved) and fact.key in rows:
                     rows[fact.key][-1] = fact.outcome
-    said = [*notes[:MOST_SHOWN], _counted(rows)]
+    said = [*notes[:MOST_SHOWN], _format_call_count(rows)]
     table: list[Sequence[str]] = [_HEAD, *[*rows.values()][:MOST_SHOWN]]
     if not rows:
         return {"text/plain": "\n".join(said)}
-    return {"text/plain": text_table(said, table), "text/html": html_table(said, table)}
+    return {"text/plain": render_text_table(said, table), "text/html": render_html_table(said, table)}
 
 
 def _is_within(key: str, begun: str) -> bool:
     return bool(begun) and (key == begun or key.startswith(f"{begun}/"))
 
 
-def _counted(rows: Mapping[str, Sequence[str]]) -> str:
+def _format_call_count(rows: Mapping[str, Sequence[str]]) -> str:
     more = f", the first {MOST_SHOWN} of them" if len(rows) > MOST_SHOWN else ""
     return f"{len(rows):,} call{'' if len(rows) == 1 else 's'}{more}"
 
@@ -180,5 +180,5 @@ def add_program_magic(shell: Any) -> None:
         return await run_program_cell(words, code, shell.user_ns)
 
     if not hasattr(shell, RUNNER):
-        shell.input_transformers_cleanup.append(as_awaited)
+        shell.input_transformers_cleanup.append(rewrite_as_await)
     setattr(shell, RUNNER, run_cell)

@@ -12,14 +12,14 @@ from typing import Any, Final, TextIO
 from sessiontree.api.tree.child_results import ChildResult
 from sessiontree.contracts.recorded.results import ChildOutcome
 from sessiontree.contracts.reports.fan_outs import count_outcomes
-from sessiontree.notebook.cell_html import cell_text
-from sessiontree.notebook.displays import RUNNING, in_kernel, running_shell, show_values
+from sessiontree.notebook.cell_html import escape_cell_text
+from sessiontree.notebook.displays import RUNNING, get_running_shell, is_in_kernel, show_values
 
 EVERY_S: Final = 0.1
 WIDTH: Final = 30
 
 
-async def with_bar(
+async def show_bar(
     ended: AsyncGenerator[ChildResult[Any], None], total: int, kind: str
 ) -> AsyncGenerator[ChildResult[Any], None]:
     """Yield the results of children, and show how many there are.
@@ -29,7 +29,7 @@ async def with_bar(
         total: Number of the children.
         kind: Their kind.
     """
-    bar = CellBar(total, kind) if in_kernel() else TerminalBar(total, kind, sys.stderr)
+    bar = CellBar(total, kind) if is_in_kernel() else TerminalBar(total, kind, sys.stderr)
     bar.draw()
     try:
         async with aclosing(ended):
@@ -93,12 +93,12 @@ class CellBar(TerminalBar):
 
     def __init__(self, total: int, kind: str) -> None:
         super().__init__(total, kind)
-        show_values(running_shell())
+        show_values(get_running_shell())
         self._id: str | None = None
 
     def _show(self) -> None:
         words = self.words()
-        value = f"<progress max='{self._total}' value='{self._ended}'></progress> {cell_text(words)}"
+        value = f"<progress max='{self._total}' value='{self._ended}'></progress> {escape_cell_text(words)}"
         bundle = {"text/plain": words, "text/html": value}
         if self._id is None:
             self._id = RUNNING.begin(bundle)

@@ -27,8 +27,8 @@ def look(state_dir: Path, tree_id: str, *, with_times: bool = False) -> dict[str
     """
 
     async def read() -> dict[str, Any]:
-        async with VIEWS.trees_of(state_dir).look_at(tree_id) as tree:
-            await tree.until_whole()
+        async with VIEWS.get_trees(state_dir).look_at(tree_id) as tree:
+            await tree.wait_until_whole()
             snapshot = tree.feed.snapshot()
             paths = [row[0] for row in snapshot["rows"][:MAX_SESSIONS]]
             timeline = {"sessions": paths, "most": MAX_SPANS}

@@ -6,7 +6,7 @@ from typing import Final
 
 from sessiontree.api.runtime.runtime import OPEN
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.notebook.displays import RUNNING, page_address, tree_bundle
+from sessiontree.notebook.displays import RUNNING, page_address, render_tree
 
 PAGE: Final = "--page"
 
@@ -34,7 +34,7 @@ def show_trees(line: str = "") -> None:
         if PAGE in words:
             RUNNING.publish({"text/plain": f"open {page_address(state_dir, tree_id)}"})
         else:
-            RUNNING.publish(tree_bundle(state_dir, tree_id))
+            RUNNING.publish(render_tree(state_dir, tree_id))
 
 
 _NONE: Final = "no tree is open here; open one, such as tree = await SessionTree(…).start()"

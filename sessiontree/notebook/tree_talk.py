@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from sessiontree.contracts.errors import SessionTreeError, words_of
+from sessiontree.contracts.errors import SessionTreeError, describe_error
 from sessiontree.notebook.view_thread import ViewThread
 from sessiontree.view.feed import Viewer
 
@@ -54,23 +54,23 @@ class TreeTalk:
             return
         self._asked += 1
         try:
-            async with self._views.trees_of(self._state_dir).look_at(self._tree_id) as tree:
+            async with self._views.get_trees(self._state_dir).look_at(self._tree_id) as tree:
                 value = await tree.ask(verb, given)
                 if verb == "snapshot" and not self._is_telling:
                     self._is_telling = True
                     self._views.submit(lambda: self._tell(value["feed"], value["revision"]))
             self._send({"id": number, "value": value})
         except SessionTreeError as error:
-            self._send({"id": number, "error": words_of(error)})
+            self._send({"id": number, "error": describe_error(error)})
         finally:
             self._asked -= 1
 
     async def _tell(self, feed: str, revision: int) -> None:
         """Tell the page what is new after a revision, as long as the kernel lives."""
         try:
-            async with self._views.trees_of(self._state_dir).look_at(self._tree_id) as tree:
+            async with self._views.get_trees(self._state_dir).look_at(self._tree_id) as tree:
                 viewer = Viewer(tree.feed, feed, revision)
                 while True:
-                    self._send({"news": json.loads(await viewer.next_news())})
+                    self._send({"news": json.loads(await viewer.get_next_news())})
         finally:
             self._is_telling = False

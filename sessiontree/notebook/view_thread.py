@@ -47,9 +47,9 @@ class ViewThread:
         async def run() -> T:
             return await make()
 
-        return asyncio.run_coroutine_threadsafe(run(), self._started())
+        return asyncio.run_coroutine_threadsafe(run(), self._ensure_loop())
 
-    def trees_of(self, state_dir: Path) -> ServedTrees:
+    def get_trees(self, state_dir: Path) -> ServedTrees:
         """Return the trees of a state directory that widgets look at; call it on the loop."""
         return self._trees.setdefault(state_dir, ServedTrees(state_dir, "notebook"))
 
@@ -61,11 +61,11 @@ class ViewThread:
             ImportError: the extra ``serve`` is not installed.
         """
         listen = importlib.import_module("sessiontree.serve.listen")  # only with the extra
-        server = self.server_of(state_dir, lambda: listen.PageServer(state_dir, listen.Address()))
-        address: str = server.new_address(f"/t/{tree_id}")
+        server = self.find_server(state_dir, lambda: listen.PageServer(state_dir, listen.Address()))
+        address: str = server.make_page_address(f"/t/{tree_id}")
         return address
 
-    def server_of(self, place: Path, make: Callable[[], Any]) -> Any:
+    def find_server(self, place: Path, make: Callable[[], Any]) -> Any:
         """Return the server of a directory, which runs as long as this thread; call it on the loop.
 
         Args:
@@ -108,7 +108,7 @@ class ViewThread:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _ensure_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = loop = asyncio.new_event_loop()

@@ -58,16 +58,16 @@ def _keep_shell(comm: Any) -> None:
     shell, which a blocking cell holds until a person has answered.
     """
 
-    def as_sent(data: object, default: str | None) -> str | None:
+    def keep_default(data: object, default: str | None) -> str | None:
         return default
 
-    comm._reply_subshell_for = as_sent  # noqa: SLF001 - ipykernel has no other way to say so
+    comm._reply_subshell_for = keep_default  # noqa: SLF001 - ipykernel has no other way to say so
 
 
 _WIDGETS: Final[dict[tuple[Path, str], TreeWidget]] = {}
 
 
-def widget_of(state_dir: Path, tree_id: str) -> TreeWidget:
+def get_widget(state_dir: Path, tree_id: str) -> TreeWidget:
     """Return the widget of a tree, the same one in every cell."""
     key = (state_dir, tree_id)
     if key not in _WIDGETS:

@@ -62,7 +62,7 @@ class CatalogRow:
         }
 
 
-def row_of(tool: Tool[Any], *, plugin: str = "", in_openclaw: bool = False) -> CatalogRow:
+def build_row(tool: Tool[Any], *, plugin: str = "", in_openclaw: bool = False) -> CatalogRow:
     """Return the row that a tool's class declares; tools of a plugin belong to no profile."""
     return CatalogRow(
         name=tool.name,
@@ -109,7 +109,7 @@ _NAMED_INSIDE = (ToolFlag.WORKSPACE_ONLY, ToolFlag.OPTIONAL)
 _OUTSIDE_OPENCLAW = ("fs", "runtime", "network", "landing")
 
 
-def _row(  # noqa: PLR0913 - one value for each column
+def _build_row(  # noqa: PLR0913 - one value for each column
     name: str,
     label: str,
     section: str,
@@ -140,72 +140,74 @@ def _row(  # noqa: PLR0913 - one value for each column
 
 
 CATALOG: Final[tuple[CatalogRow, ...]] = (
-    _row("read", "Read file", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
-    _row("write", "Write file", "fs", _WORKSPACE, "writer", "coding", flags=_INSIDE),
-    _row("edit", "Edit file", "fs", _WORKSPACE, "reader writer", "coding", flags=_INSIDE),
-    _row("apply_patch", "Apply patch", "fs", _WORKSPACE, "reader writer", "coding", flags=_INSIDE),
-    _row(
+    _build_row("read", "Read file", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
+    _build_row("write", "Write file", "fs", _WORKSPACE, "writer", "coding", flags=_INSIDE),
+    _build_row("edit", "Edit file", "fs", _WORKSPACE, "reader writer", "coding", flags=_INSIDE),
+    _build_row("apply_patch", "Apply patch", "fs", _WORKSPACE, "reader writer", "coding", flags=_INSIDE),
+    _build_row(
         "child_workspace", "Child's workspace", "fs", _WORKSPACE, "reader writer child_workspaces", "coding",
         flags=_INSIDE,
     ),
-    _row("find", "Find files", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
-    _row("grep", "Search files", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
-    _row("exec", "Run command", "runtime", _SYSTEM, "jobs", "coding", aliases=("bash", "shell")),
-    _row("process", "Running commands", "runtime", _SYSTEM, "jobs", "coding"),
-    _row("web_search", "Search the web", "web", _READ, "web", kinds=ALL_KINDS),
-    _row("web_fetch", "Fetch page", "web", _READ, "web", kinds=ALL_KINDS),
-    _row(
+    _build_row("find", "Find files", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
+    _build_row("grep", "Search files", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
+    _build_row("exec", "Run command", "runtime", _SYSTEM, "jobs", "coding", aliases=("bash", "shell")),
+    _build_row("process", "Running commands", "runtime", _SYSTEM, "jobs", "coding"),
+    _build_row("web_search", "Search the web", "web", _READ, "web", kinds=ALL_KINDS),
+    _build_row("web_fetch", "Fetch page", "web", _READ, "web", kinds=ALL_KINDS),
+    _build_row(
         "http_request", "Send request", "network", _SYSTEM, "http", flags=_NAMED, optional="reader writer"
     ),
-    _row("memory_search", "Search memory", "memory", _READ, "memory", "coding", kinds=ALL_KINDS),
-    _row("memory_get", "Show memory", "memory", _READ, "memory", "coding", kinds=ALL_KINDS),
-    _row("memory_store", "Remember", "memory", _WORKSPACE, "memory_writer"),
-    _row("memory_forget", "Forget", "memory", _ELEVATED, "memory_writer"),
-    _row(
+    _build_row("memory_search", "Search memory", "memory", _READ, "memory", "coding", kinds=ALL_KINDS),
+    _build_row("memory_get", "Show memory", "memory", _READ, "memory", "coding", kinds=ALL_KINDS),
+    _build_row("memory_store", "Remember", "memory", _WORKSPACE, "memory_writer"),
+    _build_row("memory_forget", "Forget", "memory", _ELEVATED, "memory_writer"),
+    _build_row(
         "sessions_list", "List sessions", "sessions", _READ, "subtree", "coding messaging", flags=_NAMED
     ),
-    _row(
+    _build_row(
         "sessions_history", "Read session", "sessions", _READ, "subtree", "coding messaging", flags=_NAMED,
     ),
-    _row(
+    _build_row(
         "sessions_send", "Write to session", "sessions", _WORKSPACE, "sessions", "coding messaging",
         flags=_NAMED,
     ),
-    _row("sessions_spawn", "Start session", "sessions", _WORKSPACE, "sessions", "coding"),
-    _row("program", "Program", "sessions", _READ, "", "coding", kinds=ALL_KINDS, flags=_NAMED),
-    _row("tool_search", "Search tools", "sessions", _READ, "", "coding", kinds=ALL_KINDS),
-    _row("subagents", "Children", "sessions", _WORKSPACE, "sessions subtree", "coding"),
-    _row(
+    _build_row("sessions_spawn", "Start session", "sessions", _WORKSPACE, "sessions", "coding"),
+    _build_row("program", "Program", "sessions", _READ, "", "coding", kinds=ALL_KINDS, flags=_NAMED),
+    _build_row("tool_search", "Search tools", "sessions", _READ, "", "coding", kinds=ALL_KINDS),
+    _build_row("subagents", "Children", "sessions", _WORKSPACE, "sessions subtree", "coding"),
+    _build_row(
         "session_status", "Session status", "sessions", _READ, "", "minimal coding messaging", kinds=ALL_KINDS
     ),
-    _row("browser", "Browser", "ui", _SYSTEM, "browser web", flags=_NAMED, optional="reader writer"),
-    _row("canvas", "Canvas", "ui", _SYSTEM, "canvas", flags=_NAMED, optional="reader web browser"),
-    _row("message", "Send message", "messaging", _SYSTEM, "channel", "messaging"),
-    _row("ask_user", "Ask the person", "messaging", _READ, "", "coding messaging", flags=_NAMED),
-    _row(
+    _build_row("browser", "Browser", "ui", _SYSTEM, "browser web", flags=_NAMED, optional="reader writer"),
+    _build_row("canvas", "Canvas", "ui", _SYSTEM, "canvas", flags=_NAMED, optional="reader web browser"),
+    _build_row("message", "Send message", "messaging", _SYSTEM, "channel", "messaging"),
+    _build_row("ask_user", "Ask the person", "messaging", _READ, "", "coding messaging", flags=_NAMED),
+    _build_row(
         "cron", "Timed jobs", "automation", _SYSTEM, "cron", kinds=frozenset({SessionKind.MAIN}),
         flags=(*_OWNERS, *_NAMED),
     ),
-    _row(
+    _build_row(
         "gateway", "Runtime's own settings", "automation", _ELEVATED, "runtime", flags=(*_OWNERS, *_NAMED)
     ),
-    _row("nodes", "Devices", "nodes", _ELEVATED, "nodes", flags=_NAMED, optional="channel jobs"),
-    _row("agents_list", "List agents", "agents", _READ, "subtree", flags=_NAMED),
-    _row(
+    _build_row("nodes", "Devices", "nodes", _ELEVATED, "nodes", flags=_NAMED, optional="channel jobs"),
+    _build_row("agents_list", "List agents", "agents", _READ, "subtree", flags=_NAMED),
+    _build_row(
         "image", "Look at image", "media", _READ, "reader images", "coding", flags=_NAMED,
         optional="vision web",
     ),
-    _row("tts", "Speak", "media", _WORKSPACE, "writer speech", flags=_NAMED),
-    _row("write_html", "Write page", "landing", _WORKSPACE, "reader writer", flags=_NAMED_INSIDE),
-    _row(
+    _build_row("tts", "Speak", "media", _WORKSPACE, "writer speech", flags=_NAMED),
+    _build_row("write_html", "Write page", "landing", _WORKSPACE, "reader writer", flags=_NAMED_INSIDE),
+    _build_row(
         "preview_screenshot", "Picture of page", "landing", _SYSTEM, "reader browser", flags=_NAMED_INSIDE,
         optional="writer",
     ),
-    _row(
+    _build_row(
         "validate_page", "Check page", "landing", _SYSTEM, "reader browser", flags=_NAMED_INSIDE,
         optional="web",
     ),
-    _row("deploy_preview", "Publish preview", "landing", _SYSTEM, "reader previews", flags=_NAMED_INSIDE),
+    _build_row(
+        "deploy_preview", "Publish preview", "landing", _SYSTEM, "reader previews", flags=_NAMED_INSIDE,
+    ),
 )  # fmt: skip
 """By section, in the specification's order; names and aliases are unique. No tier is lower than its row's
 capabilities require."""

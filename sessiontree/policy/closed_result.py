@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Final, Protocol, TypeAlias
 
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.contracts.values.pointer import json_pointer
+from sessiontree.contracts.values.pointer import make_json_pointer
 
 MAX_BITS: Final = 512
 """Most bits that a closed result may carry; a list of letters would spell a message otherwise."""
@@ -62,7 +62,7 @@ class OpenResult:
     reason: str
 
 
-def closed_form(schema: JsonValue) -> ClosedResult | OpenResult:
+def derive_closed_form(schema: JsonValue) -> ClosedResult | OpenResult:
     """Return the form of the values that fit a schema.
 
     Keywords that only restrict a value are left out of account, so a form may allow more than its schema;
@@ -95,7 +95,7 @@ class FreeText(Exception):
 
     def __init__(self, path: _Path, reason: str) -> None:
         super().__init__(reason)
-        self.place = json_pointer(*path)
+        self.place = make_json_pointer(*path)
         self.reason = reason
 
 
@@ -128,7 +128,7 @@ class ClosedValues:
     @property
     def bits(self) -> int:
         """Which of them it is."""
-        return _choice_bits(len(self.values))
+        return _count_choice_bits(len(self.values))
 
     def rebuild(self, value: JsonValue) -> JsonValue:
         """Return the listed value that is equal."""
@@ -190,7 +190,7 @@ class ClosedUnion:
     @property
     def bits(self) -> int:
         """Those of the largest, and which it is."""
-        return max((each.bits for each in self.members), default=0) + _choice_bits(len(self.members))
+        return max((each.bits for each in self.members), default=0) + _count_choice_bits(len(self.members))
 
     def rebuild(self, value: JsonValue) -> JsonValue:
         """Return the value as the first form that fits builds it."""
@@ -214,7 +214,7 @@ class ClosedList:
     def bits(self) -> int:
         """Those of all items, and their number."""
         further = max(0, self.most - len(self.first)) * (0 if self.rest is None else self.rest.bits)
-        return sum(each.bits for each in self.first) + further + _choice_bits(self.most + 1)
+        return sum(each.bits for each in self.first) + further + _count_choice_bits(self.most + 1)
 
     def rebuild(self, value: JsonValue) -> JsonValue:
         """Return a list of the items built again."""
@@ -269,7 +269,7 @@ def _form_of(schema: JsonValue, path: _Path) -> ClosedForm:
     if isinstance(listed, list):
         return ClosedValues(tuple(listed))
     reasons: list[FreeText] = []
-    for way in (_typed, _union_of, _one_of_all):
+    for way in (_build_typed, _build_union, _build_all_of):
         try:
             return way(schema, path)
         except FreeText as found:
@@ -277,14 +277,14 @@ def _form_of(schema: JsonValue, path: _Path) -> ClosedForm:
     raise max(reasons, key=lambda each: len(each.place))
 
 
-def _typed(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
+def _build_typed(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     told = schema.get("type")
     kinds = told if isinstance(told, list) else [told]
-    forms = [_of_kind(kind, schema, path) for kind in kinds]
+    forms = [_build_kind(kind, schema, path) for kind in kinds]
     return forms[0] if len(forms) == 1 else ClosedUnion(forms)
 
 
-def _of_kind(kind: JsonValue, schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
+def _build_kind(kind: JsonValue, schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     match kind:
         case "null":
             return ClosedValues((None,))
@@ -293,26 +293,26 @@ def _of_kind(kind: JsonValue, schema: Mapping[str, JsonValue], path: _Path) -> C
         case "integer" | "number":
             return _number_of(schema, is_whole=kind == "integer")
         case "string":
-            return _text_of(schema, path)
+            return _build_text(schema, path)
         case "array":
             return _list_of(schema, path)
         case "object":
-            return _object_of(schema, path)
+            return _build_object(schema, path)
     raise FreeText(path, "may be anything: it has no type")
 
 
 def _number_of(schema: Mapping[str, JsonValue], *, is_whole: bool) -> ClosedForm:
-    lower = [*_numbers(schema, "minimum", "exclusiveMinimum"), -LARGEST_INTEGER]
-    upper = [*_numbers(schema, "maximum", "exclusiveMaximum"), LARGEST_INTEGER]
+    lower = [*_list_numbers(schema, "minimum", "exclusiveMinimum"), -LARGEST_INTEGER]
+    upper = [*_list_numbers(schema, "maximum", "exclusiveMaximum"), LARGEST_INTEGER]
     return ClosedNumber(is_whole, max(lower), min(upper))
 
 
-def _numbers(schema: Mapping[str, JsonValue], *keywords: str) -> list[float]:
+def _list_numbers(schema: Mapping[str, JsonValue], *keywords: str) -> list[float]:
     found = [schema.get(keyword) for keyword in keywords]
     return [each for each in found if isinstance(each, int | float) and not isinstance(each, bool)]
 
 
-def _text_of(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
+def _build_text(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     known = _FORMATS.get(str(schema.get("format")))
     if known is None:
         raise FreeText(
@@ -337,7 +337,7 @@ def _list_of(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     return ClosedList(first, rest, bound)
 
 
-def _object_of(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
+def _build_object(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     if schema.get("additionalProperties") is not False or schema.get("patternProperties"):
         raise FreeText(path, "may have properties of any name; set additionalProperties to false")
     told, needed = schema.get("properties", {}), schema.get("required", [])
@@ -346,7 +346,7 @@ def _object_of(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     return ClosedObject(forms, frozenset(map(str, needed if isinstance(needed, list) else ())))
 
 
-def _union_of(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
+def _build_union(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     reason = FreeText(path, "may be anything: it has no type")
     for keyword in ("anyOf", "oneOf"):
         members = schema.get(keyword)
@@ -358,7 +358,7 @@ def _union_of(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     raise reason
 
 
-def _one_of_all(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
+def _build_all_of(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     reason = FreeText(path, "may be anything: it has no type")
     members = schema.get("allOf")
     for each in members if isinstance(members, list) else ():
@@ -393,7 +393,7 @@ _FORMATS: Final[Mapping[str, ClosedForm]] = {
 """Texts of which all are known; upper bounds of their bits, by the digits that they may have."""
 
 
-def _choice_bits(number: int) -> int:
+def _count_choice_bits(number: int) -> int:
     return 0 if number < 2 else (number - 1).bit_length()
 
 

@@ -10,11 +10,11 @@ from typing import Final, Literal, TypeAlias
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier, SystemAnswer
 from sessiontree.contracts.recorded.senders import Principal
-from sessiontree.contracts.settings.settings import meant
+from sessiontree.contracts.settings.settings import suggest_nearest
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.policy.catalog import CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
-from sessiontree.policy.steps import FOR_CHILDREN, Standing, Step, steps_of
+from sessiontree.policy.steps import FOR_CHILDREN, Standing, Step, build_steps
 from sessiontree.policy.vocabulary import Vocabulary
 
 ListName: TypeAlias = Literal["profile", "allow", "deny", "rule"]
@@ -88,54 +88,64 @@ class PolicyWarning(UserWarning):
     """An owner's policy probably contains a mistake; it is used as written."""
 
 
-def slips_of(config: PolicyConfig, words: Vocabulary) -> tuple[str, ...]:
+def find_slips(config: PolicyConfig, words: Vocabulary) -> tuple[str, ...]:
     """Return the probable mistakes in a policy, each with its place.
 
     A list with a mistake is still used as written: an allow list with only unknown names removes every tool.
     """
-    return tuple(_slips(config, words))
+    return tuple(_find_slips(config, words))
 
 
-def _slips(config: PolicyConfig, words: Vocabulary) -> Iterator[str]:
+def _find_slips(config: PolicyConfig, words: Vocabulary) -> Iterator[str]:
     everyone = config.tools
-    yield from _of_policy("tools", everyone, everyone, words)
+    yield from _check_policy("tools", everyone, everyone, words)
     for agent, policy in config.agents.items():
-        yield from _of_policy(f"agents.{agent}.tools", policy, everyone, words)
+        yield from _check_policy(f"agents.{agent}.tools", policy, everyone, words)
     for group, lists in config.groups.items():
-        yield from _of_lists(f"groups.{group}.tools", lists, words)
+        yield from _check_lists(f"groups.{group}.tools", lists, words)
     for plugin, lists in config.plugins.items():
-        if not words.of_plugin(plugin):
+        if not words.select_plugin(plugin):
             yield f"plugins.{plugin}: no plugin of that id brings a tool along"
-        yield from _of_lists(f"plugins.{plugin}.tools", lists, words)
-    yield from _of_lists("sandbox.tools", config.sandbox, words)
+        yield from _check_lists(f"plugins.{plugin}.tools", lists, words)
+    yield from _check_lists("sandbox.tools", config.sandbox, words)
     yield from (
-        _unknown("maxTools", entry, words) for entry in config.max_tools or () if not words.knows(entry)
+        _explain_unknown("maxTools", entry, words)
+        for entry in config.max_tools or ()
+        if not words.is_known(entry)
     )
-    yield from _of_lists("subagents.tools", config.subagents, words)
+    yield from _check_lists("subagents.tools", config.subagents, words)
 
 
-def _of_policy(place: str, policy: ToolPolicy, wide: ToolPolicy, words: Vocabulary) -> Iterator[str]:
-    yield from _of_profiled(place, policy, wide, words)
+def _check_policy(place: str, policy: ToolPolicy, wide: ToolPolicy, words: Vocabulary) -> Iterator[str]:
+    yield from _check_profiled(place, policy, wide, words)
     for provider, lists in policy.by_provider.items():
         around = wide.by_provider.get(provider, ProfiledTools())
-        yield from _of_profiled(f"{place}.byProvider.{provider}", lists, around, words)
+        yield from _check_profiled(f"{place}.byProvider.{provider}", lists, around, words)
 
 
-def _of_profiled(place: str, lists: ProfiledTools, wide: ProfiledTools, words: Vocabulary) -> Iterator[str]:
-    yield from _of_lists(place, lists, words)
+def _check_profiled(
+    place: str, lists: ProfiledTools, wide: ProfiledTools, words: Vocabulary
+) -> Iterator[str]:
+    yield from _check_lists(place, lists, words)
     also = lists.also_allow or ()
-    yield from (_unknown(f"{place}.alsoAllow", entry, words) for entry in also if not words.knows(entry))
+    yield from (
+        _explain_unknown(f"{place}.alsoAllow", entry, words) for entry in also if not words.is_known(entry)
+    )
     if also and lists.profile is None and wide.profile is None:
         yield f"{place}.alsoAllow adds to a profile's list, and no profile is set"
 
 
-def _of_lists(place: str, lists: ToolLists, words: Vocabulary) -> Iterator[str]:
+def _check_lists(place: str, lists: ToolLists, words: Vocabulary) -> Iterator[str]:
     for name, entries in (("allow", lists.allow or ()), ("deny", lists.deny)):
-        yield from (_unknown(f"{place}.{name}", entry, words) for entry in entries if not words.knows(entry))
+        yield from (
+            _explain_unknown(f"{place}.{name}", entry, words)
+            for entry in entries
+            if not words.is_known(entry)
+        )
 
 
-def _unknown(place: str, entry: str, words: Vocabulary) -> str:
-    return f"{place}: {entry!r} does not name a tool{meant(entry, words.known)}"
+def _explain_unknown(place: str, entry: str, words: Vocabulary) -> str:
+    return f"{place}: {entry!r} does not name a tool{suggest_nearest(entry, words.known)}"
 
 
 MAX_STANDINGS = 1024
@@ -174,12 +184,12 @@ def apply_steps(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:
     left = words.all
     for sieve in sieves:
         left &= sieve.keeps
-    return ToolDecision(frozenset(words.names_in(left)), sieves)
+    return ToolDecision(frozenset(words.list_names(left)), sieves)
 
 
-def first_removal(decision: ToolDecision, words: Vocabulary, name: str) -> Removal | None:
+def find_first_removal(decision: ToolDecision, words: Vocabulary, name: str) -> Removal | None:
     """Return the first step that removed a tool, and the reason; None if every step keeps it."""
-    bit = words.bit_of(name)
+    bit = words.get_bit(name)
     step = next((each.step for each in decision.sieves if not each.keeps & bit), None)
     if step is None:
         return None
@@ -210,7 +220,7 @@ class CompiledPolicy:
         """Look for mistakes; everything else is computed on request."""
         self._words = Vocabulary(rows)
         self._config = config
-        self.warnings = slips_of(config, self._words)
+        self.warnings = find_slips(config, self._words)
         """Probable mistakes in the policy."""
         if config.strict and self.warnings:
             raise ConfigError(f"the policy is strict, and {'; '.join(self.warnings)}")
@@ -226,7 +236,7 @@ class CompiledPolicy:
         if decision is None:
             if len(self._decisions) >= MAX_STANDINGS:
                 self._decisions.clear()
-            decision = apply_steps(steps_of(self._config, standing, self._words), self._words)
+            decision = apply_steps(build_steps(self._config, standing, self._words), self._words)
             self._decisions[standing] = decision
         return decision
 
@@ -234,9 +244,9 @@ class CompiledPolicy:
         """Return what happens to a tool, by any of its names, and the first step that removes it."""
         row = self._words.find(tool)
         if row is None:
-            why = f"no tool here is called that{meant(tool, self._words.known)}"
+            why = f"no tool here is called that{suggest_nearest(tool, self._words.known)}"
             return Explanation(tool, False, Removal("tools", 0, "rule", None, why))
-        removal = first_removal(self.decide(standing), self._words, row.name)
+        removal = find_first_removal(self.decide(standing), self._words, row.name)
         note = FOR_CHILDREN if row.name in standing.delegates else ""
         if removal is None and standing.is_tainted and row.tier is not PermissionTier.READ_ONLY:
             note = _AFTER_UNTRUSTED[self.after_untrusted]
@@ -264,26 +274,26 @@ class SessionPolicy:
         """Return what happens to a tool, by any of its names."""
         return self.policy.explain(tool, self.standing)
 
-    def withheld_from(self, askers: Iterable[Principal]) -> frozenset[str]:
+    def find_withheld(self, askers: Iterable[Principal]) -> frozenset[str]:
         """Return the tools withheld in a turn for these principals: those that any of them may not use."""
         kept = self.kept
-        met = {self._met_by(asker) for asker in askers}
+        met = {self._narrow_standing(asker) for asker in askers}
         return frozenset().union(*(kept - self.policy.decide(standing).kept for standing in met))
 
-    def highest_tier_for(self, askers: Iterable[Principal]) -> PermissionTier:
+    def find_highest_tier(self, askers: Iterable[Principal]) -> PermissionTier:
         """Return the highest tier of a call that is made for all of these principals."""
-        groups = {self.standing.group, *(self._met_by(asker).group for asker in askers)}
+        groups = {self.standing.group, *(self._narrow_standing(asker).group for asker in askers)}
         return min(map(self.policy.highest_tier_in, groups))
 
     def explain_to(self, tool: str, askers: Iterable[Principal]) -> Explanation:
         """Return why a tool is withheld from one of these principals, or else what happens to it."""
         for asker in askers:
-            found = self.policy.explain(tool, self._met_by(asker))
+            found = self.policy.explain(tool, self._narrow_standing(asker))
             if not found.kept:
                 return found
         return self.explain(tool)
 
-    def _met_by(self, asker: Principal) -> Standing:
+    def _narrow_standing(self, asker: Principal) -> Standing:
         standing = self.standing
         return replace(
             standing,
@@ -292,15 +302,15 @@ class SessionPolicy:
         )
 
 
-def compiled(rows: Iterable[CatalogRow], config: PolicyConfig) -> CompiledPolicy:
+def compile_policy(rows: Iterable[CatalogRow], config: PolicyConfig) -> CompiledPolicy:
     """Return the compiled policy; the same object for equal tools and an equal policy.
 
     Raises:
         ConfigError: the policy is strict, and an entry names nothing.
     """
-    return _compiled(tuple(rows), config.model_dump_json())
+    return _compile_policy(tuple(rows), config.model_dump_json())
 
 
 @lru_cache(maxsize=MAX_POLICIES)
-def _compiled(rows: tuple[CatalogRow, ...], config: str) -> CompiledPolicy:
+def _compile_policy(rows: tuple[CatalogRow, ...], config: str) -> CompiledPolicy:
     return CompiledPolicy(rows, PolicyConfig.model_validate_json(config))

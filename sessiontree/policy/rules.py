@@ -6,10 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from sessiontree.contracts.recorded.approvals import Rule
-from sessiontree.contracts.settings.settings import meant
-from sessiontree.contracts.values.glob import glob_of
+from sessiontree.contracts.settings.settings import suggest_nearest
+from sessiontree.contracts.values.glob import compile_glob
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.contracts.values.pointer import LeadsNowhere, index_of, json_pointer, parts_of, value_at
+from sessiontree.contracts.values.pointer import (
+    LeadsNowhere,
+    find_value,
+    index_of,
+    make_json_pointer,
+    split_pointer,
+)
 from sessiontree.policy.catalog import CATALOG
 
 _UNIONS: Final = ("allOf", "anyOf", "oneOf")
@@ -20,7 +26,7 @@ _MAX_DEPTH: Final = 100
 """How many of them may be within each other, likewise: a schema can refer to itself without an end."""
 
 
-def rule_slips(
+def find_rule_slips(
     place: str,
     rules: Sequence[Rule],
     schemas: Mapping[str, Mapping[str, JsonValue]],
@@ -37,24 +43,35 @@ def rule_slips(
     left_out = {row.name for row in CATALOG}
     for number, rule in enumerate(rules, 1):
         where = f"{place}: rule {number} ({rule.tool!r})"
-        glob = glob_of(rule.tool)
+        glob = compile_glob(rule.tool)
         named = [name for name in schemas if glob.fits(name)]
         if not named:
             if any(glob.fits(name) for name in left_out):
                 continue
-            near = f"; write {aliases[rule.tool]!r}" if rule.tool in aliases else meant(rule.tool, schemas)
+            near = (
+                f"; write {aliases[rule.tool]!r}"
+                if rule.tool in aliases
+                else suggest_nearest(rule.tool, schemas)
+            )
             yield f"{where} matches no call: the tree has no tool of that name{near}"
             continue
         for pointer in rule.where:
-            parts = parts_of(pointer)
+            parts = split_pointer(pointer)
             if not any(_Search(schemas[name]).can_hold(parts) for name in named):
-                known = {json_pointer(name): None for tool in named for name in _names_in(schemas[tool])}
+                known = {
+                    make_json_pointer(name): None
+                    for tool in named
+                    for name in _list_properties(schemas[tool])
+                }
                 takers = repr(named[0]) if len(named) == 1 else "none of its tools"
                 takes = "takes nothing" if len(named) == 1 else "takes anything"
-                yield f"{where} matches no call: {takers} {takes} at {pointer!r}{meant(pointer, known)}"
+                yield (
+                    f"{where} matches no call: {takers} {takes} at "
+                    f"{pointer!r}{suggest_nearest(pointer, known)}"
+                )
 
 
-def _names_in(schema: Mapping[str, JsonValue]) -> list[str]:
+def _list_properties(schema: Mapping[str, JsonValue]) -> list[str]:
     properties = schema.get("properties")
     return list(properties) if isinstance(properties, dict) else []
 
@@ -77,11 +94,11 @@ class _Search:
         self._left -= 1
         self._depth += 1
         try:
-            return self._finds(schema, parts)
+            return self._can_find(schema, parts)
         finally:
             self._depth -= 1
 
-    def _finds(self, schema: JsonValue, parts: tuple[str, ...]) -> bool:
+    def _can_find(self, schema: JsonValue, parts: tuple[str, ...]) -> bool:
         if not isinstance(schema, dict):
             return schema is not False
         if not parts:
@@ -89,7 +106,7 @@ class _Search:
         ref = schema.get("$ref")
         if isinstance(ref, str):
             try:
-                return self._can_hold(value_at(self._root, parts_of(ref.removeprefix("#"))), parts)
+                return self._can_hold(find_value(self._root, split_pointer(ref.removeprefix("#"))), parts)
             except (LeadsNowhere, ValueError):
                 return True
         inner = [each for name in _UNIONS if isinstance(listed := schema.get(name), list) for each in listed]

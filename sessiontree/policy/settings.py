@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier, SystemAnswer, TierLabel
-from sessiontree.contracts.settings.settings import MessagePolicy, StrictSettings, faults_of
+from sessiontree.contracts.settings.settings import MessagePolicy, StrictSettings, describe_faults
 from sessiontree.policy.catalog import Profile
 
 PolicyEntry: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
@@ -61,13 +61,13 @@ class ApplyPatchPolicy(_Written):
     """Models of that provider that get it; empty = all."""
 
 
-def _lifted(value: Any) -> Any:
+def _lift(value: Any) -> Any:
     """Return a scope's lists, even if they are inside ``tools``."""
     return value["tools"] if isinstance(value, Mapping) and value.keys() == {"tools"} else value
 
 
-_Lists: TypeAlias = Annotated[ToolLists, BeforeValidator(_lifted)]
-_Policy: TypeAlias = Annotated[ToolPolicy, BeforeValidator(_lifted)]
+_Lists: TypeAlias = Annotated[ToolLists, BeforeValidator(_lift)]
+_Policy: TypeAlias = Annotated[ToolPolicy, BeforeValidator(_lift)]
 
 
 class PolicyConfig(_Written):
@@ -139,4 +139,4 @@ def parse_policy(text: str, *, form: Literal["json", "toml"], place: str) -> Pol
     try:
         return PolicyConfig.model_validate(value)
     except ValidationError as error:
-        raise ConfigError(f"policy {place} can't be used: {faults_of(error)}") from error
+        raise ConfigError(f"policy {place} can't be used: {describe_faults(error)}") from error

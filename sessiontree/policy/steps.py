@@ -18,7 +18,7 @@ from sessiontree.contracts.recorded.capabilities import BROWSER, CANVAS, CHANNEL
 from sessiontree.contracts.tools.tool import ToolFlag
 from sessiontree.policy.catalog import CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
-from sessiontree.policy.vocabulary import PLUGINS, Vocabulary, folded, provider_of
+from sessiontree.policy.vocabulary import PLUGINS, Vocabulary, fold_name, split_model_name
 
 OWNERS_ALONE = "Tool restricted to owner senders."
 """The text for a requester who is not an owner. Source: seed 001, section 7.3."""
@@ -113,22 +113,22 @@ class Step:
         for entry in self.deny:
             kept &= ~words.denied(entry)
         if self.plugin:
-            kept |= words.all & ~words.of_plugin(self.plugin)
+            kept |= words.all & ~words.select_plugin(self.plugin)
         for name in self.gone:
-            kept &= ~words.bit_of(name)
+            kept &= ~words.get_bit(name)
         return kept
 
 
-def steps_of(config: PolicyConfig, standing: Standing, words: Vocabulary) -> tuple[Step, ...]:
+def build_steps(config: PolicyConfig, standing: Standing, words: Vocabulary) -> tuple[Step, ...]:
     """Return the steps for one session's tools, in the order in which they are applied."""
-    steps = (*_before(config, standing, words), *_nine(config, standing))
+    steps = (*_make_earlier_steps(config, standing, words), *_make_nine_steps(config, standing))
     if not standing.delegates:
         return steps
     passed_on = tuple(row.name for row in words.rows if row.name in standing.delegates)
     return (*steps, Step("delegates", gone=passed_on, why=DELEGATED))
 
 
-def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iterator[Step]:
+def _make_earlier_steps(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iterator[Step]:
     kind = standing.kind
     gone = tuple(row.name for row in words.rows if kind not in row.kinds)
     yield Step(f"kind {kind}", gone=gone, why=f"no {kind} holds it")
@@ -143,8 +143,8 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
         mute = tuple(row.name for row in words.rows if not needing.isdisjoint(row.capabilities))
         yield Step("channel", gone=mute, why=NO_CHANNEL)
     if standing.web != "search":
-        yield _without_web(standing.web, words)
-    yield from _without_means(standing, words)
+        yield _make_web_step(standing.web, words)
+    yield from _make_means_steps(standing, words)
     for plugin, lists in config.plugins.items():
         yield Step(f"plugin {plugin}", allow=lists.allow, deny=lists.deny, plugin=plugin)
     left_out = tuple(
@@ -152,7 +152,7 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
     )
     unnamed = tuple(name for name in left_out if name not in standing.named)
     yield Step("optional", gone=unnamed, why="it is optional, and no profile or allow list names it")
-    why = _patchless(config, standing.model)
+    why = _explain_patchless(config, standing.model)
     if why:
         yield Step(APPLY_PATCH, gone=(APPLY_PATCH,), why=why)
     if not standing.is_owner:
@@ -160,7 +160,7 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
         yield Step("owner only", gone=owned, why=OWNERS_ALONE)
 
 
-def _without_means(standing: Standing, words: Vocabulary) -> Iterator[Step]:
+def _make_means_steps(standing: Standing, words: Vocabulary) -> Iterator[Step]:
     """Yield the steps for what is not installed where a session runs, or not given to its agent."""
     if not standing.has_browser:
         shown = tuple(row.name for row in words.rows if BROWSER.name in row.capabilities)
@@ -181,61 +181,63 @@ def _without_means(standing: Standing, words: Vocabulary) -> Iterator[Step]:
         )
 
 
-def _without_web(web: WebAccess, words: Vocabulary) -> Step:
+def _make_web_step(web: WebAccess, words: Vocabulary) -> Step:
     reading = [row.name for row in words.rows if row.capabilities & {WEB.name, HTTP.name}]
     if web == "none":
         return Step("web", gone=tuple(reading), why=NO_WEB)
     return Step("web search", gone=tuple(name for name in reading if name == WEB_SEARCH), why=NO_SEARCH)
 
 
-def _nine(config: PolicyConfig, standing: Standing) -> Iterator[Step]:
+def _make_nine_steps(config: PolicyConfig, standing: Standing) -> Iterator[Step]:
     everyone = config.tools
     agent = config.agents.get(standing.agent, ToolPolicy())
-    by_provider = _for_model(everyone, standing.model)
-    agent_by_provider = _for_model(agent, standing.model)
-    yield from _profile(1, "tools.profile", agent, everyone)
-    yield from _profile(2, "tools.byProvider.profile", agent_by_provider, by_provider)
-    yield from _lists(3, "tools.allow", everyone)
-    yield from _lists(4, "tools.byProvider.allow", by_provider)
-    yield from _lists(5, f"agents.{standing.agent}.tools.allow", agent)
-    yield from _lists(6, f"agents.{standing.agent}.tools.byProvider.allow", agent_by_provider)
-    yield from _lists(7, "group tools.allow", config.groups.get(standing.group, ToolLists()))
-    yield from _lists(8, "sandbox tools.allow", config.sandbox)
+    by_provider = _find_for_model(everyone, standing.model)
+    agent_by_provider = _find_for_model(agent, standing.model)
+    yield from _make_profile_steps(1, "tools.profile", agent, everyone)
+    yield from _make_profile_steps(2, "tools.byProvider.profile", agent_by_provider, by_provider)
+    yield from _make_list_steps(3, "tools.allow", everyone)
+    yield from _make_list_steps(4, "tools.byProvider.allow", by_provider)
+    yield from _make_list_steps(5, f"agents.{standing.agent}.tools.allow", agent)
+    yield from _make_list_steps(6, f"agents.{standing.agent}.tools.byProvider.allow", agent_by_provider)
+    yield from _make_list_steps(7, "group tools.allow", config.groups.get(standing.group, ToolLists()))
+    yield from _make_list_steps(8, "sandbox tools.allow", config.sandbox)
     if standing.kind is not SessionKind.MAIN:
-        yield from _lists(9, "subagent tools.allow", config.subagents)
+        yield from _make_list_steps(9, "subagent tools.allow", config.subagents)
 
 
-def _profile(number: int, label: str, narrow: ProfiledTools, wide: ProfiledTools) -> Iterator[Step]:
+def _make_profile_steps(
+    number: int, label: str, narrow: ProfiledTools, wide: ProfiledTools
+) -> Iterator[Step]:
     profile = narrow.profile or wide.profile
     if profile is not None:
         also = wide.also_allow if narrow.also_allow is None else narrow.also_allow
         yield Step(f"{label} ({profile})", number, profile, also or ())
 
 
-def _lists(number: int, label: str, lists: ToolLists) -> Iterator[Step]:
+def _make_list_steps(number: int, label: str, lists: ToolLists) -> Iterator[Step]:
     if lists.allow is not None or lists.deny:
         yield Step(label, number, allow=lists.allow, deny=lists.deny)
 
 
-def _for_model(policy: ToolPolicy, model: str) -> ProfiledTools:
+def _find_for_model(policy: ToolPolicy, model: str) -> ProfiledTools:
     """Return a scope's settings for one model: ``provider/model`` before ``provider``."""
-    provider, name = provider_of(model)
+    provider, name = split_model_name(model)
     said: Mapping[tuple[str, str], ProfiledTools] = {
-        provider_of(key) if "/" in key or ":" in key else (folded(key), ""): lists
+        split_model_name(key) if "/" in key or ":" in key else (fold_name(key), ""): lists
         for key, lists in policy.by_provider.items()
     }
     return said.get((provider, name)) or said.get((provider, "")) or ProfiledTools()
 
 
-def _patchless(config: PolicyConfig, model: str) -> str:
+def _explain_patchless(config: PolicyConfig, model: str) -> str:
     """Return why a model is not offered ``apply_patch``; empty if it is."""
     policy = config.apply_patch
     if policy.offer == "always":
         return ""
-    provider, name = provider_of(model)
+    provider, name = split_model_name(model)
     if provider not in PATCHING:
         return f"model {model!r} is not one of OpenAI's; apply_patch.offer = 'always' gives it to all"
-    models = {provider_of(each)[1] for each in policy.models}
+    models = {split_model_name(each)[1] for each in policy.models}
     if models and name not in models:
         return f"model {model!r} is not among apply_patch.models"
     return ""
@@ -244,22 +246,22 @@ def _patchless(config: PolicyConfig, model: str) -> str:
 def _is_left_out(config: PolicyConfig, row: CatalogRow, words: Vocabulary) -> bool:
     """Whether nothing asks for an optional tool; ``*`` and other groups do not name a plugin's tool."""
     if not row.plugin:
-        bit = words.bit_of(row.name)
-        profiles = {each.profile for each in _profiled(config) if each.profile is not None}
+        bit = words.get_bit(row.name)
+        profiles = {each.profile for each in _list_profiled(config) if each.profile is not None}
         included = any(words.profile(profile) & bit for profile in profiles)
-        return not included and not any(words.allowed(entry) & bit for entry in _allowing(config))
-    names = {folded(each) for each in (row.name, *row.aliases, row.plugin, PLUGINS) if each}
-    return names.isdisjoint(folded(entry) for entry in _allowing(config))
+        return not included and not any(words.allowed(entry) & bit for entry in _list_allowing(config))
+    names = {fold_name(each) for each in (row.name, *row.aliases, row.plugin, PLUGINS) if each}
+    return names.isdisjoint(fold_name(entry) for entry in _list_allowing(config))
 
 
-def _profiled(config: PolicyConfig) -> Iterator[ProfiledTools]:
+def _list_profiled(config: PolicyConfig) -> Iterator[ProfiledTools]:
     for scope in (config.tools, *config.agents.values()):
         yield scope
         yield from scope.by_provider.values()
 
 
-def _allowing(config: PolicyConfig) -> Iterator[str]:
-    for each in _profiled(config):
+def _list_allowing(config: PolicyConfig) -> Iterator[str]:
+    for each in _list_profiled(config):
         yield from (*(each.allow or ()), *(each.also_allow or ()))
     others: Iterable[ToolLists] = (*config.groups.values(), *config.plugins.values())
     for lists in (*others, config.sandbox, config.subagents):

@@ -11,23 +11,23 @@ import string
 import unicodedata
 from collections.abc import Iterable
 
-from sessiontree.contracts.values.glob import WILD, Glob, Piece, glob_of, pieces_of
+from sessiontree.contracts.values.glob import WILD, Glob, Piece, compile_glob, split_glob
 from sessiontree.policy.catalog import CATALOG, FULL, CatalogRow
 
 _EDGES = string.whitespace + "."
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return the form in which names and list entries are compared; a folded name stays the same.
 
     Compatibility forms and case are folded (NFKC, Unicode's casefold), ``-`` counts as ``_``, and white
     space and full stops at the ends are ignored. Letters that only look alike stay different: such a name
     is unknown.
     """
-    return _bare(name).replace("-", "_")
+    return _fold_letters(name).replace("-", "_")
 
 
-def _bare(name: str) -> str:
+def _fold_letters(name: str) -> str:
     """Return a name as it is folded, except for its hyphens."""
     if name.isascii():
         name = name.lower()
@@ -38,21 +38,21 @@ def _bare(name: str) -> str:
     return name.strip(_EDGES)
 
 
-def folded_glob(entry: str) -> Glob | None:
+def fold_glob(entry: str) -> Glob | None:
     """Return the glob of a list entry, folded as names are; None if it has no wildcards or can't be read.
 
     Inside brackets ``-`` also means ``_``, because no folded name holds it.
     """
-    bare = _bare(entry)
+    bare = _fold_letters(entry)
     if WILD.isdisjoint(bare):
         return None
     try:
-        return glob_of("".join(map(_folded_piece, pieces_of(bare))))
+        return compile_glob("".join(map(_fold_piece, split_glob(bare))))
     except ValueError:
         return None  # an entry that matches nothing is reported as unknown
 
 
-def _folded_piece(piece: Piece) -> str:
+def _fold_piece(piece: Piece) -> str:
     if piece.kind == "text":
         return piece.written.replace("-", "_")
     if piece.kind != "class":
@@ -66,9 +66,9 @@ def _folded_piece(piece: Piece) -> str:
     return f"{inside[:-1]}_-]" if inside.endswith("-") else f"{inside}_]"
 
 
-def provider_of(model: str) -> tuple[str, str]:
+def split_model_name(model: str) -> tuple[str, str]:
     """Return provider and model of ``provider/model`` or ``provider:model``, folded; ``""`` = no provider."""
-    named = folded(model)
+    named = fold_name(model)
     cuts = [at for at in (named.find("/"), named.find(":")) if at >= 0]
     if not cuts:
         return "", named
@@ -93,19 +93,19 @@ class Vocabulary:
         """The mask of all tools."""
         self._rows = {row.name: row for row in self.rows}
         self._bits = {row.name: 1 << at for at, row in enumerate(self.rows)}
-        self._spellings = [_spellings(row) for row in self.rows]
-        self._names = dict.fromkeys(spelling for row in CATALOG for spelling in _spellings(row))
-        self._kin = {spelling: _spellings(row) for row in CATALOG for spelling in _spellings(row)}
-        self._groups = self._all_groups()
+        self._spellings = [_list_spellings(row) for row in self.rows]
+        self._names = dict.fromkeys(spelling for row in CATALOG for spelling in _list_spellings(row))
+        self._kin = {spelling: _list_spellings(row) for row in CATALOG for spelling in _list_spellings(row)}
+        self._groups = self._collect_groups()
         self._allowed: dict[str, int] = {}
         self._denied: dict[str, int] = {}
         self._plugins: dict[str, int] = {}
         for row in self.rows:
             if row.plugin:
-                identity = folded(row.plugin)
+                identity = fold_name(row.plugin)
                 self._plugins[identity] = self._plugins.get(identity, 0) | self._bits[row.name]
 
-    def _all_groups(self) -> dict[str, int]:
+    def _collect_groups(self) -> dict[str, int]:
         groups = {PLUGINS: 0, OPENCLAW: 0}
         # A custom tool with a name from the table also belongs to the groups of that name.
         named = {row.name: row for row in CATALOG}
@@ -116,7 +116,7 @@ class Vocabulary:
             listed = named.get(row.name)
             sections = {row.section} | ({listed.section} if listed is not None else set())
             for section in sections:
-                key = GROUP + folded(section)
+                key = GROUP + fold_name(section)
                 groups[key] = groups.get(key, 0) | bit
             if row.in_openclaw or (listed is not None and listed.in_openclaw):
                 groups[OPENCLAW] |= bit
@@ -124,17 +124,17 @@ class Vocabulary:
                 groups[PLUGINS] |= bit
         return groups
 
-    def bit_of(self, name: str) -> int:
+    def get_bit(self, name: str) -> int:
         """Return the mask of one tool by its exact name; 0 if no tool has it."""
         return self._bits.get(name, 0)
 
-    def names_in(self, mask: int) -> tuple[str, ...]:
+    def list_names(self, mask: int) -> tuple[str, ...]:
         """Return the names in a mask, in the rows' order."""
         return tuple(row.name for at, row in enumerate(self.rows) if mask >> at & 1)
 
     def find(self, spelling: str) -> CatalogRow | None:
         """Return the row of a name or alias, in any spelling."""
-        wanted = folded(spelling)
+        wanted = fold_name(spelling)
         named = zip(self.rows, self._spellings, strict=True)
         return next((row for row, spellings in named if wanted in spellings), None)
 
@@ -146,9 +146,9 @@ class Vocabulary:
         """
         return self._rows[name]
 
-    def of_plugin(self, plugin: str) -> int:
+    def select_plugin(self, plugin: str) -> int:
         """Return the tools of a plugin; 0 for an unknown plugin."""
-        return self._plugins.get(folded(plugin), 0)
+        return self._plugins.get(fold_name(plugin), 0)
 
     def profile(self, profile: str) -> int:
         """Return the tools that a profile includes."""
@@ -171,21 +171,21 @@ class Vocabulary:
         return mask
 
     def _let_stay(self, entry: str) -> int:
-        wanted = folded(entry)
+        wanted = fold_name(entry)
         if wanted.startswith(GROUP):
             return self._groups.get(wanted, 0)
-        glob = folded_glob(entry)
+        glob = fold_glob(entry)
         if glob is not None:
-            return self._mask(glob.fits(folded(row.name)) for row in self.rows)
+            return self._mask(glob.fits(fold_name(row.name)) for row in self.rows)
         return self._mask(wanted in spellings for spellings in self._spellings) or self._plugins.get(
             wanted, 0
         )
 
     def _let_go(self, entry: str) -> int:
-        wanted = folded(entry)
+        wanted = fold_name(entry)
         if wanted.startswith(GROUP):
             return self._groups.get(wanted, 0)
-        glob = folded_glob(entry)
+        glob = fold_glob(entry)
         if glob is not None:
             return self._mask(
                 any(glob.fits(spelling) for spelling in spellings) for spellings in self._spellings
@@ -194,12 +194,12 @@ class Vocabulary:
         named = self._mask(not kin.isdisjoint(spellings) for spellings in self._spellings)
         return named | self._plugins.get(wanted, 0)
 
-    def knows(self, entry: str) -> bool:
+    def is_known(self, entry: str) -> bool:
         """Whether an entry names a tool here, or one in the table."""
-        wanted = folded(entry)
+        wanted = fold_name(entry)
         if wanted.startswith(GROUP):
             return wanted in self._groups
-        glob = folded_glob(entry)
+        glob = fold_glob(entry)
         if glob is not None:
             return self.denied(entry) != 0 or any(glob.fits(name) for name in self._names)
         return self.denied(entry) != 0 or wanted in self._names
@@ -213,5 +213,5 @@ class Vocabulary:
         return sum(1 << at for at, fit in enumerate(fits) if fit)
 
 
-def _spellings(row: CatalogRow) -> frozenset[str]:
-    return frozenset(folded(name) for name in (row.name, *row.aliases))
+def _list_spellings(row: CatalogRow) -> frozenset[str]:
+    return frozenset(fold_name(name) for name in (row.name, *row.aliases))

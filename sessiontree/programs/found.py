@@ -13,7 +13,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable
 from sessiontree.sandbox import jail
-from sessiontree.sandbox.commands.environment import library_places, running_interpreter
+from sessiontree.sandbox.commands.environment import find_library_places, get_running_interpreter
 
 LIBRARY: Final = "pydantic_monty"
 DISTRIBUTION: Final = "pydantic-monty"
@@ -48,13 +48,13 @@ class FoundInterpreter:
 
 
 @cache
-def found_interpreter() -> FoundInterpreter:
+def find_interpreter() -> FoundInterpreter:
     """Return what is installed here; looked up once in a process, without loading anything."""
     try:
         release = version(DISTRIBUTION)
     except PackageNotFoundError:
         release = ""
-    binary = _installed_program() or Path(running_interpreter().programs, BINARY)
+    binary = _find_installed_program() or Path(get_running_interpreter().programs, BINARY)
     if not release or find_spec(LIBRARY) is None:
         return FoundInterpreter("", "", f"the library {DISTRIBUTION} is missing; {INSTALL}")
     if not binary.is_file():
@@ -62,7 +62,7 @@ def found_interpreter() -> FoundInterpreter:
     return FoundInterpreter(str(binary), release, "")
 
 
-def _installed_program() -> Path | None:
+def _find_installed_program() -> Path | None:
     """Return where the distribution put its program: an environment may use packages of another one."""
     try:
         installed = files(RUNTIME) or ()
@@ -71,7 +71,7 @@ def _installed_program() -> Path | None:
     return next((Path(each.locate()).resolve() for each in installed if each.name == BINARY), None)
 
 
-def confined_words(found: FoundInterpreter) -> list[str]:
+def build_confined_command(found: FoundInterpreter) -> list[str]:
     """Return the words that run the interpreters' process, up to its arguments.
 
     Raises:
@@ -79,13 +79,13 @@ def confined_words(found: FoundInterpreter) -> list[str]:
     """
     if found.missing:
         raise ConfinementUnavailable(found.missing, "then run the program again")
-    interpreter = running_interpreter()
+    interpreter = get_running_interpreter()
     real = interpreter.real_program
-    places = list(library_places(_IMPORTED))
+    places = list(find_library_places(_IMPORTED))
     library = {str(Path(place).parent) for place in places}
     words = [real, "-I", "-S", "-B", str(Path(jail.__file__).resolve()), "--hide", "/", "--no-sockets"]
-    places += _copies(library)
-    for place in (*_SYSTEM, *_standard_library(real), real, found.binary, str(_INSIDE), *places):
+    places += _find_copies(library)
+    for place in (*_SYSTEM, *_list_library_folders(real), real, found.binary, str(_INSIDE), *places):
         words += ["--read", place]
     for place in sorted(library):
         words += ["--list", place]
@@ -93,7 +93,7 @@ def confined_words(found: FoundInterpreter) -> list[str]:
     return [*words, "--", real, "-I", "-S", "-B", "-c", _RUN, path]
 
 
-def _copies(library: Iterable[str]) -> Iterator[str]:
+def _find_copies(library: Iterable[str]) -> Iterator[str]:
     """Yield every copy of what is imported: of two environments that have one, either may come first."""
     for directory in sorted(library):
         for name in _IMPORTED:
@@ -101,7 +101,7 @@ def _copies(library: Iterable[str]) -> Iterator[str]:
             yield from (str(each) for each in found if each.exists())
 
 
-def _standard_library(real: str) -> Iterator[str]:
+def _list_library_folders(real: str) -> Iterator[str]:
     """Yield the directories of the interpreter's own libraries."""
     yield str(Path(os.__file__).resolve().parent)
     yield str(Path(real).parent.parent / "lib")

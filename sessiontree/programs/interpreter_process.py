@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from sessiontree.contracts.tools.thread_calls import in_thread
-from sessiontree.programs.found import confined_words, found_interpreter
-from sessiontree.sandbox.process_tree import ProcessIdentity, living_below, process_of
+from sessiontree.contracts.tools.thread_calls import run_in_thread
+from sessiontree.programs.found import build_confined_command, find_interpreter
+from sessiontree.sandbox.process_tree import ProcessIdentity, find_living_below, process_of
 from sessiontree.sandbox.socket_process import SocketProcess
 
 START_S: Final = 20.0
@@ -85,8 +85,8 @@ class InterpreterProcess:
             ConfinementUnavailable: this machine can't confine it, or has no interpreter.
             ExecutionError: it did not start.
         """
-        found = found_interpreter()
-        words = await in_thread(confined_words, found)
+        found = find_interpreter()
+        words = await run_in_thread(build_confined_command, found)
         await self._process.start(
             lambda far: [*words, str(far), found.binary, str(MOST_PROGRAMS)], self._meet, START_S
         )
@@ -114,7 +114,7 @@ class InterpreterProcess:
             raise InterpreterEndedError("the interpreter's process has ended")
         self._orders += 1
         self._asked[self._orders] = hear
-        self._transport.write(_line({**order, "id": program, "order": self._orders}))
+        self._transport.write(_encode_line({**order, "id": program, "order": self._orders}))
 
     async def ask(self, program: str, order: dict[str, Any]) -> dict[str, Any]:
         """Return what a program says to an order.
@@ -138,7 +138,7 @@ class InterpreterProcess:
     def drop(self, program: str) -> None:
         """End a program's interpreter, whatever it does."""
         if self._transport is not None and not self._is_over:
-            self._transport.write(_line({"id": program, "op": "end", "order": 0}))
+            self._transport.write(_encode_line({"id": program, "op": "end", "order": 0}))
 
     def _hear(self, line: bytes) -> None:
         told = json.loads(line)
@@ -167,7 +167,7 @@ class InterpreterProcess:
         self._fail("the session has left")
         if own is None:
             return set()
-        ending = {own, *living_below(own.pid)}
+        ending = {own, *find_living_below(own.pid)}
         with suppress(ProcessLookupError):
             os.killpg(own.pid, signal.SIGKILL)
         return ending
@@ -177,5 +177,5 @@ class InterpreterProcess:
         await self._process.gone()
 
 
-def _line(order: dict[str, Any]) -> bytes:
+def _encode_line(order: dict[str, Any]) -> bytes:
     return json.dumps(order, separators=(",", ":")).encode() + b"\n"

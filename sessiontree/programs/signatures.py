@@ -42,7 +42,7 @@ class ProgramFace:
     """The functions whose ``timeout_s`` is a parameter of their tool; that of any other bounds the wait."""
 
 
-def face_of(tools: Mapping[str, Mapping[str, JsonValue]], starter: str) -> ProgramFace:
+def build_face(tools: Mapping[str, Mapping[str, JsonValue]], starter: str) -> ProgramFace:
     """Return how a program sees tools.
 
     Args:
@@ -55,15 +55,15 @@ def face_of(tools: Mapping[str, Mapping[str, JsonValue]], starter: str) -> Progr
     for tool, schema in tools.items():
         if tool == starter:
             continue
-        name = function_name(tool)
-        stubs.append(signature_of(tool, schema))
+        name = make_function_name(tool)
+        stubs.append(format_signature(tool, schema))
         if name in _BUILT_IN:
             # An unknown name is looked up outside; a built-in one would be found first.
             before.append(f"{name} = tool_{name}\n")
             seen[f"tool_{name}"] = tool
         else:
             seen[name] = tool
-        if TIMEOUT in _properties_of(schema):
+        if TIMEOUT in _get_properties(schema):
             own |= {name, f"tool_{name}"}
     if prelude.PERSON in tools:
         stubs.append(prelude.ASK_STUBS)
@@ -76,25 +76,25 @@ def face_of(tools: Mapping[str, Mapping[str, JsonValue]], starter: str) -> Progr
     return ProgramFace(sys.intern("".join(stubs)), sys.intern("".join(before)), seen, frozenset(own))
 
 
-def function_name(tool: str) -> str:
+def make_function_name(tool: str) -> str:
     """Return the name of a tool's function: the tool's own, as far as Python can spell it."""
     name = "".join(each if each.isalnum() or each == "_" else "_" for each in tool)
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def signature_of(tool: str, parameters: Mapping[str, JsonValue]) -> str:
+def format_signature(tool: str, parameters: Mapping[str, JsonValue]) -> str:
     """Return the declaration of a tool's function, a line that ends with a line break."""
-    arguments = arguments_of(parameters)
+    arguments = list_arguments(parameters)
     words = [
-        f"{name}: {hint}" if is_needed else f"{name}: {_with_none(hint)} = ..."
+        f"{name}: {hint}" if is_needed else f"{name}: {_add_none(hint)} = ..."
         for name, hint, is_needed in arguments
     ]
-    if TIMEOUT not in _properties_of(parameters):
+    if TIMEOUT not in _get_properties(parameters):
         words.append(f"{TIMEOUT}: float = ...")
-    return f"async def {function_name(tool)}(*, {', '.join(words)}) -> Any: ...\n"
+    return f"async def {make_function_name(tool)}(*, {', '.join(words)}) -> Any: ...\n"
 
 
-def arguments_of(parameters: Mapping[str, JsonValue]) -> list[tuple[str, str, bool]]:
+def list_arguments(parameters: Mapping[str, JsonValue]) -> list[tuple[str, str, bool]]:
     """Return the arguments of a tool's function: their names, types, and whether they must be given.
 
     Those that must be given come first. An argument whose name Python can't spell is left out.
@@ -103,17 +103,19 @@ def arguments_of(parameters: Mapping[str, JsonValue]) -> list[tuple[str, str, bo
     needed = set(required) if isinstance(required, list) else set()
     return [
         (name, type_of(schema), name in needed)
-        for name, schema in sorted(_properties_of(parameters).items(), key=lambda each: each[0] not in needed)
+        for name, schema in sorted(
+            _get_properties(parameters).items(), key=lambda each: each[0] not in needed
+        )
         if name.isidentifier() and not keyword.iskeyword(name)
     ]
 
 
-def _properties_of(parameters: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+def _get_properties(parameters: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     properties = parameters.get("properties")
     return properties if isinstance(properties, dict) else {}
 
 
-def _with_none(hint: str) -> str:
+def _add_none(hint: str) -> str:
     return hint if hint == "Any" or hint.endswith("None") else f"{hint} | None"
 
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.truncation import cut_line
-from sessiontree.programs.signatures import arguments_of
-from sessiontree.programs.tool_list import CHILD_SIGNATURES, short_signature
+from sessiontree.programs.signatures import list_arguments
+from sessiontree.programs.tool_list import CHILD_SIGNATURES, shorten_signature
 
 MAX_LINE_CHARS: Final = 160
 MAX_SIGNATURE_CHARS: Final = 600
@@ -52,7 +52,7 @@ class ToolIndex:
         self._starter = starter
         self._store = sqlite3.connect(":memory:", check_same_thread=False)
         self._store.execute(_MAKE)
-        rows = [(at, *map(_storable, _columns_of(each))) for at, each in enumerate(self._tools)]
+        rows = [(at, *map(_make_storable, _build_columns(each))) for at, each in enumerate(self._tools)]
         self._store.executemany("INSERT INTO tools(rowid, name, does, takes) VALUES (?, ?, ?, ?)", rows)
 
     def find(
@@ -62,39 +62,39 @@ class ToolIndex:
 
         Each is ``name``, ``signature`` and ``description``, one line each. No tool of ``withheld`` is found.
         """
-        words = [f'"{word}"*' for word in re.findall(r"\w+", _words_of(query))[:MAX_WORDS]]
+        words = [f'"{word}"*' for word in re.findall(r"\w+", _split_words(query))[:MAX_WORDS]]
         if not words:
             return [], 0
         with closing(self._store.execute(_FIND, (" OR ".join(words),))) as rows:
             found = [each for (at,) in rows if (each := self._tools[at]).name not in withheld]
-        return [self._shown(each) for each in found[:limit]], max(0, len(found) - limit)
+        return [self._describe_tool(each) for each in found[:limit]], max(0, len(found) - limit)
 
     def close(self) -> None:
         """Free its memory; nothing is found any more."""
         self._store.close()
 
-    def _shown(self, tool: HeldTool) -> dict[str, JsonValue]:
+    def _describe_tool(self, tool: HeldTool) -> dict[str, JsonValue]:
         signature = (
             CHILD_SIGNATURES
             if tool.name == self._starter
-            else short_signature(tool.name, tool.parameters, MAX_SIGNATURE_CHARS)
+            else shorten_signature(tool.name, tool.parameters, MAX_SIGNATURE_CHARS)
         )
         line = cut_line(" ".join(tool.description.split()), MAX_LINE_CHARS)
         return {"name": tool.name, "signature": signature, "description": line}
 
 
-def _columns_of(tool: HeldTool) -> tuple[str, str, str]:
+def _build_columns(tool: HeldTool) -> tuple[str, str, str]:
     """Return the words of a tool: of its names, of its description, and of its parameters."""
-    names = " ".join(_words_of(each) for each in (tool.name, *tool.aliases))
-    takes = " ".join(_words_of(name) for name, _, _ in arguments_of(tool.parameters))
+    names = " ".join(_split_words(each) for each in (tool.name, *tool.aliases))
+    takes = " ".join(_split_words(name) for name, _, _ in list_arguments(tool.parameters))
     return names, tool.description, takes
 
 
-def _storable(text: str) -> str:
+def _make_storable(text: str) -> str:
     """Return a text without what SQLite can't keep."""
     return text.encode(errors="replace").decode()
 
 
-def _words_of(name: str) -> str:
+def _split_words(name: str) -> str:
     """Return a name as words, with spaces where it has underscores or goes on with a capital."""
     return _HUMP.sub(" ", name).replace("_", " ")

@@ -12,7 +12,7 @@ from typing import Final
 
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.truncation import cut_text
-from sessiontree.programs.signatures import arguments_of, function_name
+from sessiontree.programs.signatures import list_arguments, make_function_name
 
 MAX_DESCRIPTION_CHARS: Final = 1_200
 MAX_LISTED_CHARS: Final = 110
@@ -48,52 +48,54 @@ def describe_program(
     listed = [each for each in given if each[0] != starter]
     head = description + (CHILDREN if len(listed) < len(given) else "")
     room = MAX_DESCRIPTION_CHARS - len(head) - len(NOTE)
-    functions = _fitted(listed, room, rest) if listed and room > 0 else ""
+    functions = _fit_signatures(listed, room, rest) if listed and room > 0 else ""
     return cut_text(f"{head}{NOTE}{functions}" if functions else head, MAX_DESCRIPTION_CHARS)
 
 
-def _fitted(tools: list[tuple[str, Mapping[str, JsonValue]]], room: int, rest: str) -> str:
+def _fit_signatures(tools: list[tuple[str, Mapping[str, JsonValue]]], room: int, rest: str) -> str:
     """Return as many signatures as there is room for, and how many are left out."""
-    room -= len(_left_out(len(tools), rest))  # the longest that this note can be
+    room -= len(_format_rest(len(tools), rest))  # the longest that this note can be
     shown: list[str] = []
     for name, schema in tools:
         if room < _LEAST:
             break
-        signature = short_signature(name, schema)
+        signature = shorten_signature(name, schema)
         if len(signature) + 2 <= room:
             shown.append(signature)
             room -= len(signature) + 2
     left = len(tools) - len(shown)
     if not shown:
         return ""
-    return "; ".join(shown) + (_left_out(left, rest) if left else ".")
+    return "; ".join(shown) + (_format_rest(left, rest) if left else ".")
 
 
-def _left_out(count: int, rest: str) -> str:
+def _format_rest(count: int, rest: str) -> str:
     return f"; and {count} more: {rest}."
 
 
-def short_signature(tool: str, parameters: Mapping[str, JsonValue], max_chars: int = MAX_LISTED_CHARS) -> str:
+def shorten_signature(
+    tool: str, parameters: Mapping[str, JsonValue], max_chars: int = MAX_LISTED_CHARS
+) -> str:
     """Return a tool's function as one short text, such as ``read(path, offset: int=, limit: int=)``.
 
     Optional arguments beyond ``max_chars`` are left out, and a mark says so.
     """
-    arguments = arguments_of(parameters)
-    words = [_short_argument(*each) for each in arguments]
+    arguments = list_arguments(parameters)
+    words = [_shorten_argument(*each) for each in arguments]
     needed = sum(is_needed for _, _, is_needed in arguments)
-    name = function_name(tool)
+    name = make_function_name(tool)
     kept = len(words)
-    while kept > needed and len(_joined(name, words, kept)) > max_chars:
+    while kept > needed and len(_join_signature(name, words, kept)) > max_chars:
         kept -= 1
-    return _joined(name, words, kept)
+    return _join_signature(name, words, kept)
 
 
-def _joined(name: str, words: list[str], kept: int) -> str:
+def _join_signature(name: str, words: list[str], kept: int) -> str:
     shown = words[:kept] + (["…"] if kept < len(words) else [])
     return f"{name}({', '.join(shown)})"
 
 
-def _short_argument(name: str, hint: str, is_needed: bool) -> str:
+def _shorten_argument(name: str, hint: str, is_needed: bool) -> str:
     kind = hint.removesuffix(" | None").replace("dict[str, Any]", "dict").replace("list[Any]", "list")
     kind = re.sub(r"Literal\[(.*?)\]", lambda found: found[1].replace("', '", "'|'"), kind)
     typed = name if kind == "str" else f"{name}: {kind}"

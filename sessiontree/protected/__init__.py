@@ -7,6 +7,6 @@ Not here: refusing (``workspace``), mounting (``sandbox``), or asking (``dispatc
 """
 
 from sessiontree.protected.own_places import OwnPlaces, own_places
-from sessiontree.protected.protected_places import ProtectedPlaces, Seen, protected_places
+from sessiontree.protected.protected_places import ProtectedPlaces, Seen, find_protected_places
 
-__all__ = ["OwnPlaces", "ProtectedPlaces", "Seen", "own_places", "protected_places"]
+__all__ = ["OwnPlaces", "ProtectedPlaces", "Seen", "find_protected_places", "own_places"]

@@ -28,11 +28,11 @@ def hook_directories(git_directory: str, worktree: str) -> set[str]:
         worktree: The base of relative paths.
     """
     found: set[str] = set()
-    places = {git_directory, common_directory(git_directory)}
+    places = {git_directory, find_common_directory(git_directory)}
     own = [os.path.join(place, name) for place in places for name in ("config", "config.worktree")]  # noqa: PTH118 - no path is touched
-    left = [*_everybodys(), *own]
+    left = [*_list_global_configs(), *own]
     for file in left:  # grows
-        for name, value in _settings(file):
+        for name, value in _read_settings(file):
             if name == "core.hookspath" and value:
                 found.add(_place(worktree, value))
             elif name in {"include.path", "includeif.path"} and value:
@@ -43,7 +43,7 @@ def hook_directories(git_directory: str, worktree: str) -> set[str]:
     return found
 
 
-def common_directory(git_directory: str) -> str:
+def find_common_directory(git_directory: str) -> str:
     """Return the directory of a repository's settings; for an added worktree this is another directory."""
     try:
         text = Path(git_directory, "commondir").read_text("utf-8", "surrogateescape").strip()
@@ -52,7 +52,7 @@ def common_directory(git_directory: str) -> str:
     return _place(git_directory, text) if text else git_directory
 
 
-def _everybodys() -> Iterator[str]:
+def _list_global_configs() -> Iterator[str]:
     home = os.path.expanduser("~")  # noqa: PTH111 - as git does
     yield "/etc/gitconfig"
     yield os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "git", "config")  # noqa: PTH118 - as above
@@ -63,7 +63,7 @@ def _place(folder: str, value: str) -> str:
     return os.path.normpath(os.path.join(folder, os.path.expanduser(value)))  # noqa: PTH111, PTH118 - as git does
 
 
-def _settings(file: str) -> tuple[tuple[str, str], ...]:
+def _read_settings(file: str) -> tuple[tuple[str, str], ...]:
     try:
         status = os.stat(file)  # noqa: PTH116 - one call
     except (OSError, ValueError):
@@ -81,18 +81,18 @@ def _read(file: str, *version: int) -> tuple[tuple[str, str], ...]:
         return ()
     found: list[tuple[str, str]] = []
     section = ""
-    for line in _lines(text):
+    for line in _join_lines(text):
         rest = line.strip()
         while (opened := _SECTION.match(rest)) is not None:
             section = opened[1].lower().partition(".")[0]
             rest = rest[opened.end() :].strip()
         key = _KEY.match(rest) if rest and rest[0] not in "#;" else None
         if key is not None:
-            found.append((f"{section}.{key[1].lower()}", _value(key[2] or "")))
+            found.append((f"{section}.{key[1].lower()}", _unquote(key[2] or "")))
     return tuple(found)
 
 
-def _lines(text: str) -> Iterator[str]:
+def _join_lines(text: str) -> Iterator[str]:
     """Yield logical lines: a line that ends in a backslash is joined with the next."""
     kept = ""
     for line in text.replace("\r\n", "\n").split("\n"):
@@ -106,7 +106,7 @@ def _lines(text: str) -> Iterator[str]:
         yield kept
 
 
-def _value(text: str) -> str:
+def _unquote(text: str) -> str:
     """Return a value without quotes, escapes and comment."""
     out: list[str] = []
     end = 0

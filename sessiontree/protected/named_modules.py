@@ -29,38 +29,40 @@ _WORD: Final = re.compile(r"[^\W\d]\w*")
 _LISTED: Final = re.compile(rf"({_NAME})(?:\s+as\s+\w+)?")
 
 
-def named_places(files: Iterable[str], folders: tuple[str, ...]) -> tuple[str, ...]:
+def find_named_places(files: Iterable[str], folders: tuple[str, ...]) -> tuple[str, ...]:
     """Return the files in a program's own directories that would be imported by names in its code.
 
     Args:
         files: The files of its loaded modules.
         folders: The directories that it imports from.
     """
-    return _named_in(tuple(files), folders, tuple(_typed()))
+    return _find_named_places(tuple(files), folders, tuple(_find_typed_code()))
 
 
 @lru_cache(maxsize=8)
-def _named_in(files: tuple[str, ...], folders: tuple[str, ...], typed: tuple[str, ...]) -> tuple[str, ...]:
+def _find_named_places(
+    files: tuple[str, ...], folders: tuple[str, ...], typed: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return the places; a program opens many trees, nearly always with the same modules loaded."""
     found: dict[str, None] = {}
     left = list(files)
     seen = set(left)
-    names = {name for text in typed for name in _names_in(text)}
+    names = {name for text in typed for name in _find_names(text)}
     while left or names:
         for name in names:
-            for place in _places_of(name, folders):
+            for place in _list_places(name, folders):
                 found[place] = None
         if not left or len(seen) > MAX_FILES:
             break
         file = left.pop()
-        names = set(_names_of(file))
-        more = [place for name in names for place in _places_of(name, folders)]
+        names = set(_read_names(file))
+        more = [place for name in names for place in _list_places(name, folders)]
         left += [place for place in dict.fromkeys(more) if place not in seen and os.path.isfile(place)]  # noqa: PTH113 - one call
         seen.update(more)
     return tuple(found)
 
 
-def _places_of(name: str, folders: tuple[str, ...]) -> list[str]:
+def _list_places(name: str, folders: tuple[str, ...]) -> list[str]:
     """Return where a module of this name would be; a name with a slash is that of a place already."""
     top = name.partition(".")[0]
     if name.startswith("/"):
@@ -82,7 +84,7 @@ def _is_from_elsewhere(top: str, folders: tuple[str, ...]) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _names_of(file: str) -> tuple[str, ...]:
+def _read_names(file: str) -> tuple[str, ...]:
     """Return the names in a file; what a program has loaded does not change when its file does."""
     if not file.endswith(".py"):
         return ()
@@ -91,10 +93,10 @@ def _names_of(file: str) -> tuple[str, ...]:
             text = stream.read(MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ()
-    return tuple(_names_in(text, os.path.dirname(os.path.abspath(file))))  # noqa: PTH100, PTH120 - as above
+    return tuple(_find_names(text, os.path.dirname(os.path.abspath(file))))  # noqa: PTH100, PTH120 - as above
 
 
-def _names_in(text: str, package: str = "") -> Iterator[str]:
+def _find_names(text: str, package: str = "") -> Iterator[str]:
     """Yield the modules that code names; relative ones as places, without a suffix."""
     for pattern in (_REFERENCE, _CALL):
         yield from (match[1] for match in pattern.finditer(text))
@@ -114,7 +116,7 @@ def _names_in(text: str, package: str = "") -> Iterator[str]:
         yield from (f"{way}{joint}{word}" for word in _WORD.findall(listed) if word != "as")
 
 
-def _typed() -> Iterator[str]:
+def _find_typed_code() -> Iterator[str]:
     """Yield the code of the program that is in no file: of ``-c``, and of cells."""
     if "-c" in sys.orig_argv[1:-1]:
         yield sys.orig_argv[sys.orig_argv.index("-c") + 1]

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any, Final
 
-from sessiontree.protected.named_modules import named_places
+from sessiontree.protected.named_modules import find_named_places
 
 PARTS_OF_A_PREFIX: Final = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "share")
 """The parts of an environment whose directory also holds other things: the project it belongs to."""
@@ -49,9 +49,9 @@ class OwnPlaces:
 
 def own_places() -> OwnPlaces:
     """Return the places of this process now; the first call takes about 50 ms."""
-    trees, folders = _sorted(tuple(map(_absolute, sys.path)), len(sys.meta_path))
+    trees, folders = _partition_path(tuple(map(_make_absolute, sys.path)), len(sys.meta_path))
     own = _LOADED.own_files(trees, folders)
-    return OwnPlaces(trees, own, named_places(own, folders), folders)
+    return OwnPlaces(trees, own, find_named_places(own, folders), folders)
 
 
 class _LoadedModules:
@@ -66,7 +66,7 @@ class _LoadedModules:
 
     def own_files(self, trees: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
         """Return the files in the program's own directories."""
-        modules, given, seen = list(sys.modules.values()), (trees, folders, _absolute("")), self._seen
+        modules, given, seen = list(sys.modules.values()), (trees, folders, _make_absolute("")), self._seen
         if seen is not None and seen[1] == given and are_unchanged(seen[0], modules):
             return seen[2]
         own = _own_files(modules, trees, folders)
@@ -85,12 +85,14 @@ def are_unchanged(some: list[ModuleType], others: list[ModuleType]) -> bool:
 def _own_files(
     modules: Iterable[ModuleType], trees: tuple[str, ...], folders: tuple[str, ...]
 ) -> tuple[str, ...]:
-    judged, own = _judged(trees, folders), dict[str, None]()
-    for file in _files_of(modules):
+    judged, own = _get_judged(trees, folders), dict[str, None]()
+    for file in _list_files(modules):
         path = judged.get(file)
         if path is None:
-            is_own = any(True for _ in _below(folders, [file])) and not _is_beneath(_absolute(file), trees)
-            path = _absolute(file) if is_own else ""
+            is_own = any(True for _ in _select_below(folders, [file])) and not _is_beneath(
+                _make_absolute(file), trees
+            )
+            path = _make_absolute(file) if is_own else ""
             if os.path.isabs(file):  # noqa: PTH117 - others depend on the working directory
                 judged[file] = path
         if path:
@@ -99,22 +101,22 @@ def _own_files(
 
 
 @lru_cache(maxsize=8)
-def _judged(trees: tuple[str, ...], folders: tuple[str, ...]) -> dict[str, str]:
+def _get_judged(trees: tuple[str, ...], folders: tuple[str, ...]) -> dict[str, str]:
     """Return the files that were judged for these places, each with its path if it is the program's own."""
     return {}
 
 
 @lru_cache(maxsize=8)
-def _sorted(path: tuple[str, ...], finders: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _partition_path(path: tuple[str, ...], finders: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the installed places, and the entries of the path that belong to the program."""
-    trees = dict.fromkeys([*_environment(), *_packages()])
-    listed = set(_listed())
+    trees = dict.fromkeys([*_list_environment(), *_list_packages()])
+    listed = set(_list_pth_folders())
     folders = []
     for entry in path:
         if _is_beneath(entry, trees):
             continue
         if entry in listed:
-            trees.update(dict.fromkeys(_editable(entry)))
+            trees.update(dict.fromkeys(_find_editable(entry)))
         elif Path(entry).is_file():  # a zip archive of modules
             trees[entry] = None
         else:
@@ -122,7 +124,7 @@ def _sorted(path: tuple[str, ...], finders: int) -> tuple[tuple[str, ...], tuple
     return tuple(trees), tuple(dict.fromkeys(folders))
 
 
-def module_name(name: str) -> str:
+def derive_module_name(name: str) -> str:
     """Return the module that an importer finds in a file or directory of this name."""
     for suffix in SUFFIXES:
         if name.endswith(suffix):
@@ -141,60 +143,60 @@ def is_installed(module: str, folders: Iterable[str]) -> bool:
     return False
 
 
-def _environment() -> Iterator[str]:
+def _list_environment() -> Iterator[str]:
     for prefix in {sys.prefix, sys.exec_prefix, sys.base_prefix, str(Path(sys.executable).parent.parent)}:
-        yield _absolute(prefix)
-        yield from (os.path.join(_absolute(prefix), part) for part in PARTS_OF_A_PREFIX)  # noqa: PTH118 - no path is touched
+        yield _make_absolute(prefix)
+        yield from (os.path.join(_make_absolute(prefix), part) for part in PARTS_OF_A_PREFIX)  # noqa: PTH118 - no path is touched
     paths = sysconfig.get_paths()
-    yield from (_absolute(paths[name]) for name in SCHEMES if paths.get(name))
-    yield _absolute(sys.executable)
-    yield from map(_absolute, _site_directories())
+    yield from (_make_absolute(paths[name]) for name in SCHEMES if paths.get(name))
+    yield _make_absolute(sys.executable)
+    yield from map(_make_absolute, _list_site_directories())
 
 
-def _site_directories() -> list[str]:
+def _list_site_directories() -> list[str]:
     user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     return [*site.getsitepackages(), *user]
 
 
-def _packages() -> Iterator[str]:
+def _list_packages() -> Iterator[str]:
     """Yield this package's own directory, and the directories that finders of editable installs use."""
     yield str(Path(__file__).parents[1])
     for name, module in list(sys.modules.items()):
         if name.startswith("__editable__"):
-            yield from _places_in(getattr(module, "MAPPING", None))
+            yield from _find_places(getattr(module, "MAPPING", None))
     for finder in sys.meta_path:
-        yield from _places_in(getattr(finder, "_redirections", None))
+        yield from _find_places(getattr(finder, "_redirections", None))
 
 
-def _places_in(mapping: Any) -> Iterator[str]:
+def _find_places(mapping: Any) -> Iterator[str]:
     for place in mapping.values() if isinstance(mapping, Mapping) else ():
         if isinstance(place, str | PurePath):
-            path = Path(_absolute(place))
+            path = Path(_make_absolute(place))
             yield str(path.parent if path.name == "__init__.py" else path)
 
 
-def _listed() -> Iterator[str]:
+def _list_pth_folders() -> Iterator[str]:
     """Yield the directories that ``.pth`` files of the environment add to the path."""
-    for folder in _site_directories():
+    for folder in _list_site_directories():
         for file in sorted(Path(folder).glob("*.pth")) if Path(folder).is_dir() else ():
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 for line in file.read_text("utf-8").splitlines():
                     if line.strip() and not line.startswith(("#", "import ", "import\t")):
-                        yield _absolute(os.path.join(folder, line.strip()))  # noqa: PTH118 - as above
+                        yield _make_absolute(os.path.join(folder, line.strip()))  # noqa: PTH118 - as above
 
 
-def _editable(folder: str) -> Iterator[str]:
+def _find_editable(folder: str) -> Iterator[str]:
     """Yield a directory's packages that an editable install put on the path; all if no name is known."""
-    known = {name for name in _names_installed_editable() if "." not in name}
-    known |= {PurePath(file).relative_to(folder).parts[0] for file in _loaded_from([folder])}
-    found = [entry for entry in _entries(folder) if entry.is_dir() or entry.name.endswith(SUFFIXES)]
-    named = [entry.path for entry in found if entry.name in known or module_name(entry.name) in known]
+    known = {name for name in _list_editable_names() if "." not in name}
+    known |= {PurePath(file).relative_to(folder).parts[0] for file in _list_loaded([folder])}
+    found = [entry for entry in _list_entries(folder) if entry.is_dir() or entry.name.endswith(SUFFIXES)]
+    named = [entry.path for entry in found if entry.name in known or derive_module_name(entry.name) in known]
     yield from named or [each.path for each in found if Path(each.path, "__init__.py").is_file()]
 
 
-def _names_installed_editable() -> Iterator[str]:
+def _list_editable_names() -> Iterator[str]:
     """Yield names of distributions that are installed editable, and of their known modules."""
-    for folder in _site_directories():
+    for folder in _list_site_directories():
         for file in Path(folder).glob("*.dist-info/direct_url.json"):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 if json.loads(file.read_text("utf-8")).get("dir_info", {}).get("editable"):
@@ -204,33 +206,33 @@ def _names_installed_editable() -> Iterator[str]:
                     yield from (re.split(r"[:.]", point.value)[0] for point in installed.entry_points)
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _list_entries(folder: str) -> list[os.DirEntry[str]]:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         return sorted(entries, key=lambda entry: entry.name)
     return []
 
 
-def _loaded_from(folders: Iterable[str]) -> Iterator[str]:
+def _list_loaded(folders: Iterable[str]) -> Iterator[str]:
     """Yield the files of loaded modules below some directories."""
-    return _below(folders, _files_of(list(sys.modules.values())))
+    return _select_below(folders, _list_files(list(sys.modules.values())))
 
 
-def _below(folders: Iterable[str], files: Iterable[str]) -> Iterator[str]:
+def _select_below(folders: Iterable[str], files: Iterable[str]) -> Iterator[str]:
     """Yield the absolute paths of the files that are below some directories."""
     beginnings = tuple(folder.rstrip("/") + "/" for folder in folders)
     for file in files:
-        if (path := _absolute(file)).startswith(beginnings):
+        if (path := _make_absolute(file)).startswith(beginnings):
             yield path
 
 
-def _files_of(modules: Iterable[ModuleType]) -> Iterator[str]:
+def _list_files(modules: Iterable[ModuleType]) -> Iterator[str]:
     for module in modules:
         file = getattr(module, "__file__", None)
         if isinstance(file, str):
             yield file
 
 
-def _absolute(path: str | PurePath) -> str:
+def _make_absolute(path: str | PurePath) -> str:
     """Return an absolute path with unresolved links."""
     return os.path.abspath(path)  # noqa: PTH100 - resolve would
 

@@ -18,8 +18,8 @@ from pathlib import Path, PurePath
 from typing import Final, TypeAlias
 
 from sessiontree.protected.git_settings import hook_directories
-from sessiontree.protected.own_places import OwnPlaces, is_installed, module_name
-from sessiontree.protected.reaching_places import RACY_NS, links_to, place_tree
+from sessiontree.protected.own_places import OwnPlaces, derive_module_name, is_installed
+from sessiontree.protected.reaching_places import RACY_NS, place_tree, trace_links
 
 GIT: Final = ".git"
 DECIDING: Final = frozenset({"hooks", "config", "config.worktree", "info", "commondir", "gitdir"})
@@ -40,14 +40,14 @@ def is_repository(names: Callable[[str], bool]) -> bool:
     return any(all(names(name) for name in each) for each in _SETS)
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a name as file systems compare it that ignore case and trailing dots and blanks."""
     return name.rstrip(". ").casefold() or name
 
 
-def why_by_name(names: Collection[str]) -> str:
+def explain_by_name(names: Collection[str]) -> str:
     """Return why a path's names alone make it protected; the repository need not exist yet."""
-    below = [folded(name) for name in names]
+    below = [fold_name(name) for name in names]
     for at, name in enumerate(below):
         if name == GIT and len(below) == at + 1:
             return "it says where a git repository is"
@@ -56,7 +56,7 @@ def why_by_name(names: Collection[str]) -> str:
     return ""
 
 
-def pointed_to(file: str) -> str | None:
+def read_pointer(file: str) -> str | None:
     """Return the directory that a ``.git`` file names; None if it names none."""
     try:
         with Path(file).open("rb") as stream:
@@ -69,12 +69,12 @@ def pointed_to(file: str) -> str | None:
     return os.path.normpath(os.path.join(os.path.dirname(file), place.strip()))  # noqa: PTH118, PTH120 - no path is touched
 
 
-def repository_of(worktree: str) -> str | None:
+def find_repository(worktree: str) -> str | None:
     """Return the git directory of a worktree; None = the directory is not a worktree."""
     git = os.path.join(worktree, GIT)  # noqa: PTH118 - as above
     if os.path.isdir(git):  # noqa: PTH112 - one call
         return git
-    return pointed_to(git) if os.path.isfile(git) else None  # noqa: PTH113 - as above
+    return read_pointer(git) if os.path.isfile(git) else None  # noqa: PTH113 - as above
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class RepositoryFinder:
                 yield FoundPlace(path, is_repository=False)
             if read.is_repository:
                 yield FoundPlace(path, is_repository=True)
-                left += _nested(path)
+                left += _find_nested(path)
             else:
                 left += (f"{path}/{name}" for name in read.below)
         self._known = seen
@@ -143,13 +143,13 @@ class RepositoryFinder:
                 mtime_ns,
                 now_ns,
                 tuple(name for name, is_directory in listed if is_directory),
-                any(folded(name) == GIT for name in names),
+                any(fold_name(name) == GIT for name in names),
                 is_repository(names.__contains__),
             )
         return None
 
 
-def _nested(repository: str) -> Iterator[str]:
+def _find_nested(repository: str) -> Iterator[str]:
     """Yield the directories below a git directory that may hold further git directories."""
     for name in NESTED:
         yield f"{repository}/{name}"
@@ -180,13 +180,13 @@ class ProtectedPlaces:
         """Find the places of ``own`` in the workspace; one that holds the whole workspace does not count."""
         self._root = os.path.realpath(root)
         self._why: dict[str, str] = {}
-        reaching = place_tree(own.trees, own.modules, own.named).reaching(self._root)
+        reaching = place_tree(own.trees, own.modules, own.named).find_reaching(self._root)
         ways: dict[str, tuple[str, ...]] = {}
         for places, why in ((own.trees, RUNS), (own.modules, LOADED), (own.named, NAMED)):
             for place in places if reaching else ():
-                for path in self._ways_to(place, ways) if place in reaching else ():
+                for path in self._trace_way(place, ways) if place in reaching else ():
                     self._add(path, why)
-        folders = {self._relative(os.path.realpath(folder)): folder for folder in own.folders}
+        folders = {self._make_relative(os.path.realpath(folder)): folder for folder in own.folders}
         self._folders = {name: folder for name, folder in folders.items() if name is not None}
         self._finder = RepositoryFinder()
 
@@ -203,8 +203,12 @@ class ProtectedPlaces:
         """
         above = [] if directory == "." else directory.split("/")
         whole = [*above, *names]
-        named = self._by_path(self._why, whole) or why_by_name(whole) or self._by_folder(whole)
-        return named or self._by_identity(directory_fd, len(above), whole)
+        named = (
+            self._explain_by_path(self._why, whole)
+            or explain_by_name(whole)
+            or self._explain_by_folder(whole)
+        )
+        return named or self._explain_by_identity(directory_fd, len(above), whole)
 
     def see(self) -> Seen:
         """Return the places that exist now; repositories are searched in the whole workspace."""
@@ -220,22 +224,22 @@ class ProtectedPlaces:
                 kept.take_repository(found.path)
             else:
                 kept.take_worktree(found.path)
-        for worktree in self._worktrees_above():
+        for worktree in self._list_worktrees_above():
             kept.take_hooks(worktree)
         return kept.seen()
 
     def _add(self, path: str, why: str) -> None:
-        name = self._relative(path)
+        name = self._make_relative(path)
         if name is not None and name != ".":
             self._why.setdefault(name, why)
 
-    def _relative(self, path: str) -> str | None:
+    def _make_relative(self, path: str) -> str | None:
         if path == self._root:
             return "."
         prefix = self._root.rstrip("/") + "/"
         return path[len(prefix) :] if path.startswith(prefix) else None
 
-    def _ways_to(self, place: str, known: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    def _trace_way(self, place: str, known: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
         """Return the links on the way to a place, and last what it is without links.
 
         Args:
@@ -245,21 +249,21 @@ class ProtectedPlaces:
         """
         folder, name = os.path.split(place)
         if name in {"", ".", ".."}:
-            return (*links_to(place), os.path.realpath(place))
+            return (*trace_links(place), os.path.realpath(place))
         if folder not in known:
-            known[folder] = self._ways_to(folder, known)
+            known[folder] = self._trace_way(folder, known)
         *links, real = known[folder]
         path = os.path.join(real, name)  # noqa: PTH118 - no path is touched
         if os.path.islink(path):  # noqa: PTH114 - one call
-            return (*links_to(place), os.path.realpath(place))
+            return (*trace_links(place), os.path.realpath(place))
         return (*links, path)
 
     @staticmethod
-    def _by_path(known: dict[str, str], whole: Sequence[str]) -> str:
+    def _explain_by_path(known: dict[str, str], whole: Sequence[str]) -> str:
         ways = ("/".join(whole[: at + 1]) for at in range(len(whole)))
         return next((known[way] for way in ways if way in known), "")
 
-    def _by_folder(self, whole: Sequence[str]) -> str:
+    def _explain_by_folder(self, whole: Sequence[str]) -> str:
         """Return why a new module of the program may not hide an installed one."""
         for name in self._folders:
             beneath = [] if name == "." else name.split("/")
@@ -268,46 +272,48 @@ class ProtectedPlaces:
                 continue
             if "__pycache__" in rest:
                 return LOADED
-            module = module_name(rest[0])
-            is_package = len(rest) == 2 and module_name(rest[1]) == "__init__"
+            module = derive_module_name(rest[0])
+            is_package = len(rest) == 2 and derive_module_name(rest[1]) == "__init__"
             if (len(rest) == 1 and module != rest[0]) or is_package:
                 return SHADOWS if is_installed(module, self._folders.values()) else ""
         return ""
 
-    def _by_identity(self, directory_fd: int, depth: int, whole: Sequence[str]) -> str:
+    def _explain_by_identity(self, directory_fd: int, depth: int, whole: Sequence[str]) -> str:
         passed: list[Identity] = []
         for up in range(depth + 1):
             before = "../" * up
-            passed.append(_identity(os.stat(before or ".", dir_fd=directory_fd)))
+            passed.append(_get_identity(os.stat(before or ".", dir_fd=directory_fd)))
             rest = whole[depth - up :]
-            if rest and (why := _in_repository(partial(_exists, directory_fd, before), rest[0])):
+            if rest and (why := _explain_in_repository(partial(_has_entry, directory_fd, before), rest[0])):
                 return why
         if len(whole) == depth + 1:
             with contextlib.suppress(OSError):
-                passed.append(_identity(os.stat(whole[-1], dir_fd=directory_fd, follow_symlinks=False)))
-        known = {identity: why for path, why in self._why.items() for identity in self._identities(path)}
-        hooks = dict.fromkeys(self._hooks_around(whole), DECIDES)
-        if named := self._by_path(hooks, whole):
+                passed.append(_get_identity(os.stat(whole[-1], dir_fd=directory_fd, follow_symlinks=False)))
+        known = {
+            identity: why for path, why in self._why.items() for identity in self._collect_identities(path)
+        }
+        hooks = dict.fromkeys(self._find_hooks_around(whole), DECIDES)
+        if named := self._explain_by_path(hooks, whole):
             return named
-        known |= {identity: DECIDES for name in hooks for identity in self._identities(name)}
+        known |= {identity: DECIDES for name in hooks for identity in self._collect_identities(name)}
         return next((known[identity] for identity in passed if identity in known), "")
 
-    def _identities(self, name: str) -> Iterator[Identity]:
+    def _collect_identities(self, name: str) -> Iterator[Identity]:
         """Yield the identity of a path, and that of its target if it is a link."""
         for follows in (False, True):
             with contextlib.suppress(OSError):
-                yield _identity(os.stat(f"{self._root}/{name}", follow_symlinks=follows))  # noqa: PTH116 - one call
+                yield _get_identity(os.stat(f"{self._root}/{name}", follow_symlinks=follows))  # noqa: PTH116 - one call
 
-    def _hooks_around(self, whole: Sequence[str]) -> Iterator[str]:
+    def _find_hooks_around(self, whole: Sequence[str]) -> Iterator[str]:
         """Yield the hook directories below the root of the repositories around a path."""
         ways = [self._root, *("/".join((self._root, *whole[: at + 1])) for at in range(len(whole) - 1))]
-        for worktree in (*ways, *self._worktrees_above()):
-            for place in _hooks_of(worktree):
-                name = self._relative(os.path.realpath(place))
+        for worktree in (*ways, *self._list_worktrees_above()):
+            for place in _find_hooks(worktree):
+                name = self._make_relative(os.path.realpath(place))
                 if name is not None and name != ".":
                     yield name
 
-    def _worktrees_above(self) -> Iterator[str]:
+    def _list_worktrees_above(self) -> Iterator[str]:
         return (str(parent) for parent in PurePath(self._root).parents)
 
 
@@ -325,15 +331,15 @@ class Seen:
 
     def put_back(self) -> tuple[str, ...]:
         """Restore the links, and remove what was absent; return the paths that had changed."""
-        came = [path for path in self.absent if os.path.lexists(path) and self._at(path, _remove)]
+        came = [path for path in self.absent if os.path.lexists(path) and self._apply_at(path, _remove)]
         swapped = [
             path
             for path, text in self.links
-            if not _is_link(path, text) and self._at(path, partial(_link, text))
+            if not _is_link(path, text) and self._apply_at(path, partial(_link, text))
         ]
         return (*came, *swapped)
 
-    def _at(self, path: str, act: Callable[[int, str], None]) -> bool:
+    def _apply_at(self, path: str, act: Callable[[int, str], None]) -> bool:
         """Apply a function to a name in its directory; no link is followed on the way from the root."""
         *way, name = path[len(self.root.rstrip("/")) + 1 :].split("/")
         with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
@@ -383,7 +389,7 @@ class _Kept:
             place = f"{path}/{name}"
             if self.take(place) or name in UNDER_WAY:
                 continue
-            if is_whole and name in MADE_IF_MISSING and _made(place, is_file=name == "config"):
+            if is_whole and name in MADE_IF_MISSING and _make_place(place, is_file=name == "config"):
                 self._paths[place] = None
             elif is_whole or name not in MADE_IF_MISSING:
                 self._absent[place] = None
@@ -396,7 +402,7 @@ class _Kept:
         else:
             for name in _NAMED:
                 self.take(f"{git}/{name}")
-        place = pointed_to(git) if os.path.isfile(git) else None  # noqa: PTH113 - as above
+        place = read_pointer(git) if os.path.isfile(git) else None  # noqa: PTH113 - as above
         if place is not None and os.path.isdir(place):  # noqa: PTH112 - as above
             for name in _NAMED:
                 self.take(f"{os.path.realpath(place)}/{name}")
@@ -404,12 +410,12 @@ class _Kept:
 
     def take_hooks(self, worktree: str) -> None:
         """Add the hook directories of a worktree's repository, and the files that name them."""
-        for place in _hooks_of(worktree):
+        for place in _find_hooks(worktree):
             self.take_or_keep_away(place)
 
     def seen(self) -> Seen:
         """Return all places, without those below another, and with other names of the files."""
-        paths = dict.fromkeys([*self._paths, *_other_names(self._root, self._paths)])
+        paths = dict.fromkeys([*self._paths, *_find_other_names(self._root, self._paths)])
 
         def is_outer(path: str) -> bool:
             return not any(str(way) in paths for way in PurePath(path).parents)
@@ -420,21 +426,21 @@ class _Kept:
 
 
 @lru_cache(maxsize=64)
-def protected_places(root: str, own: OwnPlaces) -> ProtectedPlaces:
+def find_protected_places(root: str, own: OwnPlaces) -> ProtectedPlaces:
     """Return the protected places of a workspace; equal arguments give the same object."""
     return ProtectedPlaces(root, own)
 
 
-def _in_repository(has: Callable[[str], bool], name: str) -> str:
+def _explain_in_repository(has: Callable[[str], bool], name: str) -> str:
     """Return why a name is protected in a directory; ``has`` says which other names the directory holds."""
-    if folded(name) in _NAMED.union(NESTED) and is_repository(has):
+    if fold_name(name) in _NAMED.union(NESTED) and is_repository(has):
         return DECIDES
     if name in MAKING and not is_repository(has) and is_repository(lambda other: other == name or has(other)):
         return MAKES
     return ""
 
 
-def _exists(directory_fd: int, before: str, name: str) -> bool:
+def _has_entry(directory_fd: int, before: str, name: str) -> bool:
     try:
         os.stat(f"{before}{name}", dir_fd=directory_fd, follow_symlinks=False)
     except OSError:
@@ -442,23 +448,23 @@ def _exists(directory_fd: int, before: str, name: str) -> bool:
     return True
 
 
-def _identity(status: os.stat_result) -> Identity:
+def _get_identity(status: os.stat_result) -> Identity:
     return status.st_dev, status.st_ino
 
 
-def _hooks_of(worktree: str) -> set[str]:
-    repository = repository_of(worktree)
+def _find_hooks(worktree: str) -> set[str]:
+    repository = find_repository(worktree)
     return set() if repository is None else hook_directories(repository, worktree)
 
 
-def _other_names(root: str, paths: Iterable[str]) -> list[str]:
+def _find_other_names(root: str, paths: Iterable[str]) -> list[str]:
     """Return other names (hard links) of these files below the root."""
     wanted = set()
     for path in paths:
         with contextlib.suppress(OSError):
             status = os.lstat(path)
             if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-                wanted.add(_identity(status))
+                wanted.add(_get_identity(status))
     if not wanted:
         return []
     found = []
@@ -466,12 +472,12 @@ def _other_names(root: str, paths: Iterable[str]) -> list[str]:
         for name in files:
             path = os.path.join(folder, name)  # noqa: PTH118 - no path is touched
             with contextlib.suppress(OSError):
-                if _identity(os.lstat(path)) in wanted:
+                if _get_identity(os.lstat(path)) in wanted:
                     found.append(path)
     return found
 
 
-def _made(path: str, *, is_file: bool) -> bool:
+def _make_place(path: str, *, is_file: bool) -> bool:
     """Create an empty file or directory; return False if that fails."""
     with contextlib.suppress(OSError):
         if is_file:

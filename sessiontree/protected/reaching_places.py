@@ -73,7 +73,7 @@ class PlaceTree:
                 node = node.below.setdefault(name, _Node())
             node.place = place
 
-    def reaching(self, root: str) -> set[str]:
+    def find_reaching(self, root: str) -> set[str]:
         """Return the places that are below a directory, or whose way leads through it.
 
         The directory itself does not count. The answer may hold further places; it leaves out none.
@@ -117,7 +117,7 @@ class PlaceTree:
         """Add the places at and below a link outside the root."""
         inside = f"{root}/"
         real = os.path.realpath(path)
-        if f"{real}/".startswith(inside) or any(link.startswith(inside) for link in links_to(path)):
+        if f"{real}/".startswith(inside) or any(link.startswith(inside) for link in trace_links(path)):
             found.update(node.places())
         elif node.below:
             self._gather(node, real.rstrip("/"), root, found)
@@ -151,7 +151,7 @@ def _read_again(node: _Node, real: str) -> _KnownNames | None:
     return node.read
 
 
-def links_to(place: str) -> Iterator[str]:
+def trace_links(place: str) -> Iterator[str]:
     """Yield the links on the way to a place: changing a link changes what the place holds.
 
     Args:

@@ -13,17 +13,17 @@ from sessiontree.sandbox.commands.command_shell import CommandShell
 from sessiontree.sandbox.commands.kernel_support import (
     CommandConfinement,
     Level,
-    available_level,
     command_confinement,
-    level_in_force,
+    detect_level,
+    read_level_in_force,
 )
-from sessiontree.sandbox.commands.speech_program import speak_confined, speech_program
+from sessiontree.sandbox.commands.speech_program import find_speech_program, speak_confined
 from sessiontree.sandbox.commands.unconfined_shell import UnconfinedShell
 from sessiontree.sandbox.containers.container_shell import ContainerShell
 from sessiontree.sandbox.jobs.session_jobs import JobShell, JobTable, SessionJobs
-from sessiontree.sandbox.py_executable import RAY_SITE, Jail, probe, py_executable
+from sessiontree.sandbox.py_executable import RAY_SITE, Jail, build_py_executable, probe
 from sessiontree.sandbox.resources.command_turns import CommandTurns, SessionTurns
-from sessiontree.sandbox.self_test import SelfTest, prepare_canaries, self_test
+from sessiontree.sandbox.self_test import SelfTest, prepare_canaries, run_self_test
 
 __all__ = [
     "RAY_SITE",
@@ -40,13 +40,13 @@ __all__ = [
     "SessionJobs",
     "SessionTurns",
     "UnconfinedShell",
-    "available_level",
+    "build_py_executable",
     "command_confinement",
-    "level_in_force",
+    "detect_level",
+    "find_speech_program",
     "prepare_canaries",
     "probe",
-    "py_executable",
-    "self_test",
+    "read_level_in_force",
+    "run_self_test",
     "speak_confined",
-    "speech_program",
 ]

@@ -132,20 +132,20 @@ class JailError(Exception):
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
     words = [ctypes.c_long(word) if isinstance(word, int) else ctypes.c_char_p(word) for word in arguments]
-    return _checked(_LIBC.syscall(ctypes.c_long(number), *words))
+    return _check_answer(_LIBC.syscall(ctypes.c_long(number), *words))
 
 
-def _control(option: int, argument: int) -> None:
-    _checked(_LIBC.prctl(option, *map(ctypes.c_ulong, (argument, 0, 0, 0))))
+def _call_prctl(option: int, argument: int) -> None:
+    _check_answer(_LIBC.prctl(option, *map(ctypes.c_ulong, (argument, 0, 0, 0))))
 
 
-def _checked(answer: int) -> int:
+def _check_answer(answer: int) -> int:
     if answer < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return answer
 
 
-def landlock_abi() -> int:
+def query_landlock_abi() -> int:
     """Return the version of Landlock the kernel offers; 0 when it offers none."""
     try:
         return _call(_CREATE_RULESET, None, 0, 1) if sys.platform == "linux" else 0
@@ -153,31 +153,31 @@ def landlock_abi() -> int:
         return 0
 
 
-def machine() -> Machine | None:
+def detect_machine() -> Machine | None:
     """Return this processor's calls; None if they are unknown or the interpreter is of another processor."""
     return MACHINES.get(os.uname().machine) if struct.calcsize("P") == 8 else None
 
 
 def has_seccomp() -> bool:
     """Return whether the kernel takes a filter that answers with an error."""
-    here = machine()
+    here = detect_machine()
     try:
         return here is not None and _call(here.seccomp, 2, 0, struct.pack("I", EPERM & 0xFFFF0000)) == 0
     except OSError:
         return False
 
 
-def level_text(abi: int, seccomp: bool) -> str:
+def format_level(abi: int, seccomp: bool) -> str:
     """Return a level's name: ``none``, ``landlock-N`` or ``landlock-N+seccomp``."""
     return f"landlock-{abi}" + ("+seccomp" if seccomp else "") if abi else "none"
 
 
-def handled_rights(abi: int) -> int:
+def compute_handled_rights(abi: int) -> int:
     """Return the file rights an ABI knows."""
     return (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16)) - 1
 
 
-def readable_entries(hidden: Sequence[str]) -> Iterator[str]:
+def list_readable_entries(hidden: Sequence[str]) -> Iterator[str]:
     """Yield the paths that together hold everything that is not hidden, without links.
 
     If this process can't list a directory on the way to a hidden place, only the rest of the way is searched.
@@ -238,12 +238,12 @@ def restrict_files(
     Raises:
         OSError: the kernel refuses, or a writable or listed path can't be used.
     """
-    handled = handled_rights(abi)
+    handled = compute_handled_rights(abi)
     attributes = struct.pack("=QQQ", handled, 0, _SIGNALS_AND_ABSTRACT_SOCKETS if abi >= 6 else 0)
     size = 8 if abi < 4 else 16 if abi < 6 else 24
     ruleset = _call(_CREATE_RULESET, attributes[:size], size, 0)
     try:
-        for path in readable_entries([os.path.realpath(path) for path in hidden]):
+        for path in list_readable_entries([os.path.realpath(path) for path in hidden]):
             try:
                 _allow(ruleset, path, READABLE)
             except OSError:  # it is gone since it was listed, or can't be reached anyway
@@ -262,7 +262,7 @@ def restrict_files(
         os.close(ruleset)
 
 
-def numbers_of(here: Machine, calls: str) -> dict[str, int]:
+def select_call_numbers(here: Machine, calls: str) -> dict[str, int]:
     """Return the calls of a table that a machine has, with their numbers on it."""
     words = calls.split()
     named = zip(words[::3], words[here.column :: 3], strict=True)
@@ -280,7 +280,7 @@ def filter_program(
             the filter, and so names it too, but none of its siblings.
         denies_sockets: Whether no socket may be made.
     """
-    denied = numbers_of(here, DENIED_CALLS + (SOCKET_CALLS if denies_sockets else ""))
+    denied = select_call_numbers(here, DENIED_CALLS + (SOCKET_CALLS if denies_sockets else ""))
     # An instruction with a label as third word jumps there when its comparison holds.
     lines: list[tuple[int, int, str]] = [
         (_LOAD, _ARCHITECTURE, ""),
@@ -290,8 +290,8 @@ def filter_program(
         (_AT_LEAST, _X32, "missing"),
         (_EQUAL, here.clone3, "missing"),  # its flags are in memory, so callers must use clone
         *((_EQUAL, number, "denied") for number in sorted(denied.values())),
-        *((_EQUAL, number, "first") for number in numbers_of(here, OWN_PROCESS_CALLS).values()),
-        *((_EQUAL, number, name) for name, number in numbers_of(here, PRIORITY_CALLS).items()),
+        *((_EQUAL, number, "first") for number in select_call_numbers(here, OWN_PROCESS_CALLS).values()),
+        *((_EQUAL, number, name) for name, number in select_call_numbers(here, PRIORITY_CALLS).items()),
         (_EQUAL, here.ioctl, "ioctl"),
         (_EQUAL, here.clone, "clone"),
         (_RETURN, ALLOW, ""),
@@ -325,10 +325,10 @@ def filter_program(
         (_RETURN, EPERM, "denied:"),
         (_RETURN, ENOSYS, "missing:"),
     ]
-    return assembled(lines)
+    return assemble(lines)
 
 
-def assembled(lines: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, int, int]]:
+def assemble(lines: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, int, int]]:
     """Return instructions with forward jumps instead of labels; a label with a colon names its own line."""
     at = {label[:-1]: index for index, (_, _, label) in enumerate(lines) if label.endswith(":")}
     return [
@@ -359,11 +359,11 @@ def close_inherited(writable: Sequence[str]) -> None:
 
 def renounce_privileges() -> None:
     """Drop every privilege of the next program, except those for reaching and reading files."""
-    _control(_SET_NO_NEW_PRIVILEGES, 1)
+    _call_prctl(_SET_NO_NEW_PRIVILEGES, 1)
     for capability in range(64):
         try:
             if capability not in _KEPT_CAPABILITIES:
-                _control(_DROP_BOUNDING, capability)
+                _call_prctl(_DROP_BOUNDING, capability)
         except OSError as error:
             if error.errno == errno.EPERM:  # a process that may not drop privileges gets no new ones
                 return
@@ -418,16 +418,16 @@ def confine(options: Options) -> str:
     Raises:
         JailError: the kernel does not offer what is required, or a path can't be used.
     """
-    abi, here = landlock_abi(), machine() if has_seccomp() else None
+    abi, here = query_landlock_abi(), detect_machine() if has_seccomp() else None
     if options.is_required and (abi < FULL_ABI or here is None):
-        offered = level_text(abi, here is not None)
+        offered = format_level(abi, here is not None)
         raise JailError(
             UNCONFINABLE,
             f"the kernel offers {offered!r}; it must offer Landlock ABI {FULL_ABI} or later (Linux 6.2), and "
             "seccomp on x86_64 or aarch64. Start it with lsm=landlock,… or ask for best effort",
         )
     if not abi:
-        return level_text(0, False)
+        return format_level(0, False)
     try:
         close_inherited(options.writable)
         renounce_privileges()
@@ -437,7 +437,7 @@ def confine(options: Options) -> str:
             filter_calls(here, program)
     except OSError as error:
         raise JailError(UNUSABLE, f"can't confine the process: {error}") from error
-    return level_text(abi, here is not None)
+    return format_level(abi, here is not None)
 
 
 def run(words: Sequence[str]) -> NoReturn:

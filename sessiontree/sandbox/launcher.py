@@ -111,7 +111,7 @@ def parse(words: Sequence[str]) -> Start:
         elif word == "--keep" and rest:
             keep = rest.pop(0)
         elif word == "--confine":
-            jail = _options_of_jail(rest)
+            jail = _take_jail_options(rest)
         else:
             raise LaunchError(UNUSABLE, f"can't use the argument {word!r}")
     kind = rest.pop(0) if rest else ""
@@ -123,7 +123,7 @@ def parse(words: Sequence[str]) -> Start:
     return Start(role, cwd, user_site, reports, note, keep, given, jail, kind == "--run", rest)
 
 
-def _options_of_jail(rest: list[str]) -> list[str]:
+def _take_jail_options(rest: list[str]) -> list[str]:
     """Take the jail's options off the front."""
     taken: list[str] = []
     while rest and rest[0] not in {"--run", "--exec"}:
@@ -133,7 +133,7 @@ def _options_of_jail(rest: list[str]) -> list[str]:
     return taken
 
 
-def neighbour(name: str, path: str) -> ModuleType:
+def load_neighbour(name: str, path: str) -> ModuleType:
     """Load a file of this package by its path, under its real name, without its package."""
     loader = SourceFileLoader(name, path)
     module = ModuleType(name)
@@ -150,7 +150,7 @@ def begin(start: Start) -> NoReturn:
         LaunchError: it can't be started.
     """
     os.environ[ROLE_VARIABLE] = start.role
-    guard = neighbour(
+    guard = load_neighbour(
         "sessiontree.interpreter.import_guard", os.path.join(_PACKAGE, "interpreter", "import_guard.py")
     )
     guard.clean_variables()
@@ -165,7 +165,7 @@ def begin(start: Start) -> NoReturn:
     if start.note:
         note_me(start.note)
     if start.jail is not None:
-        jail = neighbour("sessiontree.sandbox.jail", os.path.join(_PACKAGE, "sandbox", "jail.py"))
+        jail = load_neighbour("sessiontree.sandbox.jail", os.path.join(_PACKAGE, "sandbox", "jail.py"))
         try:
             jail.run([*start.jail, "--", *start.words])
         except jail.JailError as failure:
@@ -250,7 +250,7 @@ def leave_to_a_reaper(reports: str) -> None:
             _enter_a_group()
             program = os.path.join(os.path.dirname(__file__), "process_tree.py")
             os.execv(sys.executable, [sys.executable, "-I", "-S", program, str(child), reports])  # noqa: S606
-        _control(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        _call_prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     except OSError as error:
         raise LaunchError(UNUSABLE, f"can't start a host and its reaper: {error}") from error
     if os.getppid() != reaper:  # the reaper ended before the kernel had the request
@@ -279,7 +279,7 @@ def note_me(path: str) -> None:
 
 def adopt_orphans() -> None:
     """From now on, adopt the processes below this one whose parent has ended."""
-    _control(_SET_CHILD_SUBREAPER, 1)
+    _call_prctl(_SET_CHILD_SUBREAPER, 1)
 
 
 def _enter_a_group() -> None:
@@ -293,7 +293,7 @@ def _enter_a_group() -> None:
     os.waitpid(leader, 0)
 
 
-def _control(option: int, argument: int) -> None:
+def _call_prctl(option: int, argument: int) -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(option, *map(ctypes.c_ulong, (argument, 0, 0, 0))) < 0:
         raise OSError(ctypes.get_errno(), "prctl")
 

@@ -52,7 +52,7 @@ class ProcessIdentity(namedtuple("ProcessIdentity", ("pid", "started"))):
     started: int
 
 
-def _fields(pid: int) -> list[bytes] | None:
+def _read_fields(pid: int) -> list[bytes] | None:
     """Return the fields of a process's ``stat`` after its name: state, parent, group and so on."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -63,20 +63,20 @@ def _fields(pid: int) -> list[bytes] | None:
 
 def process_of(pid: int) -> ProcessIdentity | None:
     """Return a process by its id; None if it does not exist, or has ended and waits to be collected."""
-    fields = _fields(pid)
+    fields = _read_fields(pid)
     if not fields or fields[0] in {b"Z", b"X"}:
         return None
     return ProcessIdentity(pid, int(fields[19]))
 
 
-def ancestors(pid: int) -> list[ProcessIdentity]:
+def find_ancestors(pid: int) -> list[ProcessIdentity]:
     """Return a process and those above it, nearest first, up to the first process of this namespace.
 
     Empty if the process does not exist.
     """
     found: list[ProcessIdentity] = []
     while pid > 0:
-        fields = _fields(pid)
+        fields = _read_fields(pid)
         if not fields:
             return []  # it, or one above it, ended just now
         found.append(ProcessIdentity(pid, int(fields[19])))
@@ -96,7 +96,7 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def children_list(pid: int) -> int:
+def open_children_list(pid: int) -> int:
     """Return a descriptor of the list of a process's children; the process must have one thread.
 
     To read it again from its beginning takes a twentieth of the time of :func:`children`.
@@ -107,7 +107,7 @@ def children_list(pid: int) -> int:
     return os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def descendants(pid: int) -> Iterator[int]:
+def find_descendants(pid: int) -> Iterator[int]:
     """Yield the processes below one, parents first."""
     ahead = children(pid)
     while ahead:
@@ -116,9 +116,9 @@ def descendants(pid: int) -> Iterator[int]:
         ahead += children(child)
 
 
-def living_below(root: int, spared: Collection[ProcessIdentity] = ()) -> list[ProcessIdentity]:
+def find_living_below(root: int, spared: Collection[ProcessIdentity] = ()) -> list[ProcessIdentity]:
     """Return the running processes below one, without the spared ones but with those below them."""
-    found = (process_of(pid) for pid in descendants(root))
+    found = (process_of(pid) for pid in find_descendants(root))
     return [process for process in found if process is not None and process not in spared]
 
 
@@ -134,7 +134,7 @@ def end_below(root: int, spared: Collection[ProcessIdentity] = (), within_s: flo
     deadline = time.monotonic() + within_s
     is_own, rounds, empty = root == os.getpid(), 0, 0
     while time.monotonic() < deadline:
-        found = living_below(root, spared)
+        found = find_living_below(root, spared)
         killed.update(process for process in found if _kill(process, root))
         empty = 0 if found else empty + 1
         if not _has_children() if is_own else empty == EMPTY_LISTS:
@@ -163,14 +163,14 @@ def _kill(process: ProcessIdentity, root: int) -> bool:
 
 
 def _is_below(process: ProcessIdentity, root: int) -> bool:
-    pid, fields = process.pid, _fields(process.pid)
+    pid, fields = process.pid, _read_fields(process.pid)
     if not fields or int(fields[19]) != process.started:
         return False
     while fields:
         pid = int(fields[1])
         if pid == root:
             return True
-        fields = _fields(pid) if pid > 0 else None
+        fields = _read_fields(pid) if pid > 0 else None
     return False
 
 

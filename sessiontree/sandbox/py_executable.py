@@ -79,7 +79,7 @@ def _check_path(path: Path) -> None:
         raise ConfigError(f"can't confine a process by {str(path)!r}: it holds a zero byte")
 
 
-def py_executable(  # noqa: PLR0913 - the launcher's options, by keyword
+def build_py_executable(  # noqa: PLR0913 - the launcher's options, by keyword
     role: str,
     cwd: Path,
     jail: Jail | None,
@@ -110,7 +110,16 @@ def py_executable(  # noqa: PLR0913 - the launcher's options, by keyword
             would not be confined; or a path can't be written on a command line.
     """
     _check_path(cwd)
-    me = ["-I", "-S", launcher.__file__, "--role", role, "--cwd", str(cwd), *import_guard.user_site_words()]
+    me = [
+        "-I",
+        "-S",
+        launcher.__file__,
+        "--role",
+        role,
+        "--cwd",
+        str(cwd),
+        *import_guard.list_user_site_words(),
+    ]
     first = shlex.join([sys.executable, *me])
     if reports is not None:
         _check_path(reports)
@@ -125,12 +134,12 @@ def py_executable(  # noqa: PLR0913 - the launcher's options, by keyword
         first = f"{first} {shlex.join(['--keep', ','.join(keep)])}"
     if jail is None and python is None:
         return f"{first} --run"
-    own = shlex.quote(sys.executable) if python is None else _one_command(python)
-    confined = "" if jail is None else f" {shlex.join(['--confine', *_options(jail)])}"
+    own = shlex.quote(sys.executable) if python is None else _check_one_command(python)
+    confined = "" if jail is None else f" {shlex.join(['--confine', *_build_options(jail)])}"
     return f"{first}{confined} --exec {own} {shlex.join(me)} --run"
 
 
-def _options(jail: Jail) -> list[str]:
+def _build_options(jail: Jail) -> list[str]:
     words = []
     places = {"--hide": jail.hidden, "--read": jail.readable, "--write": jail.writable, "--list": jail.listed}
     for option, paths in places.items():
@@ -143,7 +152,7 @@ def _options(jail: Jail) -> list[str]:
     return words
 
 
-def _one_command(words: str) -> str:
+def _check_one_command(words: str) -> str:
     lexer = shlex.shlex(words, posix=True, punctuation_chars=True)
     lexer.commenters = ""
     try:
@@ -162,7 +171,7 @@ def probe(jail: Jail, python: str | None = None) -> Level:
     Raises:
         ConfigError: it did not start, with the launcher's reason; or ``python`` can't be used.
     """
-    words = py_executable("trial", Path("/"), jail, python)
+    words = build_py_executable("trial", Path("/"), jail, python)
     line = f"exec {words} -c {shlex.quote(_TELL_LEVEL)}"
     try:
         done = subprocess.run(  # noqa: S603 - every word of ours is quoted, the rest is the job's own

@@ -68,10 +68,10 @@ def prepare_canaries(directory: Path) -> tuple[Trace, ...]:
         victim.write_bytes(f"must stay as it is: {name}\n".encode())
         victim.chmod(0o644)
         os.utime(victim, ns=(_MODIFIED_NS, _MODIFIED_NS))
-    return traces(directory)
+    return collect_traces(directory)
 
 
-def traces(directory: Path) -> tuple[Trace, ...]:
+def collect_traces(directory: Path) -> tuple[Trace, ...]:
     """Return the traces of a directory and everything in it, sorted by name.
 
     Raises:
@@ -93,7 +93,7 @@ def _trace(directory: Path, path: Path) -> Trace:
     )
 
 
-def differences(before: Sequence[Trace], after: Sequence[Trace]) -> list[str]:
+def find_differences(before: Sequence[Trace], after: Sequence[Trace]) -> list[str]:
     """Return one line for each file or directory that appeared, disappeared or changed, sorted by name."""
     old, new = ({trace.name: trace for trace in side} for side in (before, after))
     lines = []
@@ -160,7 +160,7 @@ class SelfTest:
             raise ConfigError(f"this process is not confined: {'; '.join(faults)}")
 
 
-def self_test(directory: Path, ready: Executor) -> SelfTest:
+def run_self_test(directory: Path, ready: Executor) -> SelfTest:
     """Try to change files in every way from this thread, a fresh one, a ready one and a subprocess.
 
     It blocks for about 0.1 s. Call it before the process serves.
@@ -177,22 +177,22 @@ def self_test(directory: Path, ready: Executor) -> SelfTest:
             prove nothing.
     """
     try:
-        before = traces(directory)
+        before = collect_traces(directory)
     except OSError as error:
         raise ConfigError(f"can't read the files of the self-test: {error}") from error
     _check_canaries(directory, before)
     routes: dict[str, Callable[[Path], dict[str, str]]] = {
         "this thread": write_probes.try_all,
-        "fresh thread": _in_fresh_thread,
+        "fresh thread": _try_in_fresh_thread,
         "ready thread": lambda folder: ready.submit(write_probes.try_all, folder).result(TIMEOUT_S),
-        "subprocess": _in_subprocess,
+        "subprocess": _try_in_subprocess,
     }
     made = []
     for route, run in routes.items():
         outcomes = run(directory)
         made += [WriteAttempt(route, name, outcomes.get(name, "untried")) for name in ATTEMPTS]
     try:
-        changes = differences(before, traces(directory))
+        changes = find_differences(before, collect_traces(directory))
     except OSError as error:
         changes = [f"the files can't be read any more: {error}"]
     return SelfTest(tuple(made), tuple(changes))
@@ -209,14 +209,14 @@ def _check_canaries(directory: Path, seen: tuple[Trace, ...]) -> None:
         )
 
 
-def _in_fresh_thread(folder: Path) -> dict[str, str]:
+def _try_in_fresh_thread(folder: Path) -> dict[str, str]:
     answer: Future[dict[str, str]] = Future()
     thread = Thread(target=lambda: answer.set_result(write_probes.try_all(folder)), daemon=True)
     thread.start()
     return answer.result(TIMEOUT_S)
 
 
-def _in_subprocess(folder: Path) -> dict[str, str]:
+def _try_in_subprocess(folder: Path) -> dict[str, str]:
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter, this package's own file
             [sys.executable, "-I", "-S", write_probes.__file__, str(folder)],

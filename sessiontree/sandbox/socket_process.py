@@ -60,7 +60,7 @@ class SocketProcess:
         complaint = os.fdopen(os.memfd_create("complaint"), "w+b")
         with far:
             try:
-                self._process = self._started(words(far.fileno()), far, complaint)
+                self._process = self._start_process(words(far.fileno()), far, complaint)
             except BaseException:
                 near.close()
                 complaint.close()
@@ -90,7 +90,7 @@ class SocketProcess:
         said = complaint.read(2**16).decode(errors="replace").strip()[-SHOWN_CHARS:]
         raise ExecutionError(f"{self._name} can't be started: {why}{': ' if said else ''}{said}") from error
 
-    def _started(
+    def _start_process(
         self, words: Sequence[str], far: socket.socket, complaint: IO[bytes]
     ) -> subprocess.Popen[bytes]:
         try:

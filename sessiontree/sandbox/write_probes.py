@@ -38,11 +38,11 @@ def _delete(folder: Path) -> None:
     (folder / "delete").unlink()
 
 
-def _chmod(folder: Path) -> None:
+def _change_mode(folder: Path) -> None:
     (folder / "chmod").chmod(0o777)
 
 
-def _utime(folder: Path) -> None:
+def _change_times(folder: Path) -> None:
     os.utime(folder / "utime", (1, 1))
 
 
@@ -60,8 +60,8 @@ ATTEMPTS: Final[Mapping[str, Callable[[Path], None]]] = {
     "append": _append,
     "truncate": _truncate,
     "delete": _delete,
-    "chmod": _chmod,
-    "utime": _utime,
+    "chmod": _change_mode,
+    "utime": _change_times,
     "rename": _rename,
     "link": _link,
 }
@@ -69,10 +69,10 @@ ATTEMPTS: Final[Mapping[str, Callable[[Path], None]]] = {
 
 def try_all(folder: Path) -> dict[str, str]:
     """Try every way in a directory; return ``succeeded`` or the name of the errno, such as ``EACCES``."""
-    return {name: _outcome(attempt, folder) for name, attempt in ATTEMPTS.items()}
+    return {name: _try_write(attempt, folder) for name, attempt in ATTEMPTS.items()}
 
 
-def _outcome(attempt: Callable[[Path], None], folder: Path) -> str:
+def _try_write(attempt: Callable[[Path], None], folder: Path) -> str:
     try:
         attempt(folder)
     except OSError as error:

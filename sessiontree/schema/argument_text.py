@@ -68,7 +68,7 @@ def read_arguments(text: str) -> ParsedArguments | None:
     return found
 
 
-def begins_structure(text: str) -> bool:
+def has_structure_start(text: str) -> bool:
     """Whether a text begins like an object, a list, a quoted string or a code fence."""
     return _OPENING.match(text) is not None
 
@@ -78,7 +78,7 @@ def read_structure(text: str) -> dict[str, JsonValue] | list[JsonValue] | None:
 
     Contract: raises nothing. Time is linear in the text.
     """
-    found = _read_out(text, _value_in)
+    found = _read_out(text, _parse_value)
     return found if isinstance(found, dict | list) else None
 
 
@@ -95,27 +95,27 @@ def _read_out(text: str, read: Callable[[str], Any]) -> Any:
     return None
 
 
-def _value_in(text: str) -> JsonValue:
+def _parse_value(text: str) -> JsonValue:
     try:
-        value: JsonValue = _json_in(text)
+        value: JsonValue = _parse_json(text)
     except _Unreadable:
         raise
     except ValueError:
-        return _TextReader(text).one_value()
+        return _TextReader(text).read_only_value()
     return value
 
 
-def _json_in(text: str) -> Any:
-    return json.loads(text, strict=False, parse_float=_finite, parse_constant=_refuse)
+def _parse_json(text: str) -> Any:
+    return json.loads(text, strict=False, parse_float=_parse_finite, parse_constant=_refuse)
 
 
 def _read(text: str) -> ParsedArguments | str:
     if _SPACE.fullmatch(text):
         return ParsedArguments({})
     try:
-        value = _json_in(text)
+        value = _parse_json(text)
     except ValueError:
-        return _TextReader(text).objects()
+        return _TextReader(text).read_object()
     if isinstance(value, str):
         return value
     if value is None:
@@ -131,7 +131,7 @@ def _refuse(constant: str) -> NoReturn:
     raise _Unreadable(constant)
 
 
-def _finite(number: str) -> float:
+def _parse_finite(number: str) -> float:
     value = float(number)
     if not math.isfinite(value):
         raise _Unreadable(number)
@@ -161,16 +161,16 @@ class _TextReader:
         self._at = 0
         self._closed = False
 
-    def objects(self) -> ParsedArguments:
+    def read_object(self) -> ParsedArguments:
         """Return the one object in the text, which may be repeated."""
         self._skip(_SPACE)
         fenced = self._skip(_FENCE)
         found: dict[str, JsonValue] = {}
         said, has_object = "{}", False
-        while self._next():
+        while self._read_next():
             if fenced and self._skip(_FENCE):
                 continue
-            value = self._value(0)
+            value = self._read_value(0)
             if not isinstance(value, dict):
                 raise _Unreadable
             has_object = True
@@ -184,15 +184,15 @@ class _TextReader:
             raise _Unreadable
         return ParsedArguments(found, self._closed)
 
-    def one_value(self) -> JsonValue:
+    def read_only_value(self) -> JsonValue:
         """Return the only value in the text, which must be whole."""
         self._skip(_SPACE)
         fenced = self._skip(_FENCE)
-        value = self._value(0)
+        value = self._read_value(0)
         self._skip(_SPACE)
         if fenced:
             self._skip(_FENCE)
-        if self._closed or self._next():
+        if self._closed or self._read_next():
             raise _Unreadable
         return value
 
@@ -203,50 +203,50 @@ class _TextReader:
         self._at = match.end()
         return match.group()
 
-    def _next(self) -> str:
+    def _read_next(self) -> str:
         """Return the next character that is not a space, or ``""`` at the end."""
         self._skip(_SPACE)
         return self._text[self._at : self._at + 1]
 
-    def _value(self, depth: int) -> JsonValue:
-        begins = self._next()
+    def _read_value(self, depth: int) -> JsonValue:
+        begins = self._read_next()
         if depth >= MAX_DEPTH and begins in {"{", "["}:
             raise _Unreadable
         if begins == "{":
-            return self._object(depth)
+            return self._read_object(depth)
         if begins == "[":
             return self._list(depth)
         if begins in _PLAIN:
-            return self._string(begins)
+            return self._read_string(begins)
         word = self._skip(_WORD)
         if word in _WORDS:
             return _WORDS[word]
         number = _NUMBER.fullmatch(word)
         if number is None or self._at == len(self._text):  # more digits may be missing
             raise _Unreadable
-        return int(word) if number.group(1) is None and number.group(2) is None else _finite(word)
+        return int(word) if number.group(1) is None and number.group(2) is None else _parse_finite(word)
 
-    def _object(self, depth: int) -> dict[str, JsonValue]:
+    def _read_object(self, depth: int) -> dict[str, JsonValue]:
         members: dict[str, JsonValue] = {}
 
-        def member() -> None:
-            begins = self._next()
+        def read_member() -> None:
+            begins = self._read_next()
             if begins not in _PLAIN:
                 raise _Unreadable
-            key = self._string(begins)
+            key = self._read_string(begins)
             if not self._take(":"):
                 raise _Unreadable
-            members[key] = self._value(depth + 1)
+            members[key] = self._read_value(depth + 1)
 
-        self._members("}", member, may_be_open=depth == 0)
+        self._read_members("}", read_member, may_be_open=depth == 0)
         return members
 
     def _list(self, depth: int) -> list[JsonValue]:
         items: list[JsonValue] = []
-        self._members("]", lambda: items.append(self._value(depth + 1)))
+        self._read_members("]", lambda: items.append(self._read_value(depth + 1)))
         return items
 
-    def _members(self, end: str, read: Callable[[], None], *, may_be_open: bool = False) -> None:
+    def _read_members(self, end: str, read: Callable[[], None], *, may_be_open: bool = False) -> None:
         """Read members up to an end; a comma may be before it.
 
         Args:
@@ -259,19 +259,19 @@ class _TextReader:
             read()
             if self._take(","):
                 continue
-            if may_be_open and not self._next():
+            if may_be_open and not self._read_next():
                 self._closed = True
                 return
-            if self._next() != end:
+            if self._read_next() != end:
                 raise _Unreadable
 
     def _take(self, sign: str) -> bool:
-        if self._next() != sign:
+        if self._read_next() != sign:
             return False
         self._at += 1
         return True
 
-    def _string(self, quote: str) -> str:
+    def _read_string(self, quote: str) -> str:
         self._at += 1
         parts: list[str] = []
         while True:
@@ -279,13 +279,13 @@ class _TextReader:
             sign = self._text[self._at : self._at + 1]
             self._at += 1
             if sign == "\\":
-                parts.append(self._escaped())
+                parts.append(self._read_escaped())
                 continue
             if not sign:
                 raise _Unreadable
             return join_halves("".join(parts))
 
-    def _escaped(self) -> str:
+    def _read_escaped(self) -> str:
         sign = self._text[self._at : self._at + 1]
         self._at += 1
         if sign != "u":

@@ -12,9 +12,9 @@ import pydantic
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json, dump_readable
-from sessiontree.contracts.values.pointer import LeadsNowhere, json_pointer, value_at
-from sessiontree.contracts.values.truncation import whole
-from sessiontree.schema.argument_text import begins_structure
+from sessiontree.contracts.values.pointer import LeadsNowhere, find_value, make_json_pointer
+from sessiontree.contracts.values.truncation import find_cut
+from sessiontree.schema.argument_text import has_structure_start
 from sessiontree.schema.keywords import Schema
 from sessiontree.schema.pattern import LINEAR, PatternKeyword, begin_check
 
@@ -57,21 +57,23 @@ class Checker:
     def __init__(self, schema: Schema) -> None:
         try:
             try:
-                self._validator = _validator_for(schema, {})
+                self._validator = _make_validator(schema, {})
                 self.fits: Callable[[JsonValue], bool] = self._validator.is_valid
                 """Whether a pure JSON value fits."""
             except jsonschema_rs.ValidationError as error:
                 if "pattern" not in error.instance_path:
                     raise
-                self._validator = _validator_for(schema, {"pattern": PatternKeyword})
-                self.fits = self._fits_bounded
+                self._validator = _make_validator(schema, {"pattern": PatternKeyword})
+                self.fits = self._check_bounded
         except jsonschema_rs.ValidationError as error:
-            raise ConfigError(f"not a valid JSON Schema: {_cut(_fault_of_schema(error, schema))}") from error
+            raise ConfigError(
+                f"not a valid JSON Schema: {_cut(_describe_schema_fault(error, schema))}"
+            ) from error
         except (jsonschema_rs.ReferencingError, ValueError) as error:
             raise ConfigError(f"not a valid JSON Schema: {_cut(str(error).replace(chr(10), ' '))}") from error
         self._branches = dump_json(schema).count('"$ref"')
 
-    def _fits_bounded(self, value: JsonValue) -> bool:
+    def _check_bounded(self, value: JsonValue) -> bool:
         begin_check()
         return self._validator.is_valid(value)
 
@@ -84,7 +86,7 @@ class Checker:
         Raises:
             ValidationError: lists the first faults; ``field`` is the first one's, None for the whole value.
         """
-        if self._branches and self._branches ** _depth_of(value) > _MAX_WAYS:
+        if self._branches and self._branches ** _measure_depth(value) > _MAX_WAYS:
             # The library looks at every way through a schema that refers to itself when it lists faults.
             if not self.fits(value):
                 raise ValidationError("the value does not fit, and is nested too deep to say where")
@@ -97,24 +99,24 @@ class Checker:
             {name: place for place, name in enumerate(value)} if isinstance(value, dict) else {}
         )
         told = sorted(
-            (entry for fault in faults for entry in _entries(fault)),
+            (entry for fault in faults for entry in _make_entries(fault)),
             key=lambda entry: (order.get(entry.path[0], -1) if entry.path else -1, entry.place),
         )
         message = "; ".join(_cut(entry.text) for entry in told[:MAX_TOLD])
-        raise ValidationError(message, json_pointer(*told[0].path) or None)
+        raise ValidationError(message, make_json_pointer(*told[0].path) or None)
 
 
-def _validator_for(schema: Schema, keywords: dict[str, Any]) -> jsonschema_rs.Validator:
+def _make_validator(schema: Schema, keywords: dict[str, Any]) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(
         schema, offline=True, mask="the value", pattern_options=LINEAR, keywords=keywords
     )
 
 
-def _fault_of_schema(error: jsonschema_rs.ValidationError, schema: Schema) -> str:
+def _describe_schema_fault(error: jsonschema_rs.ValidationError, schema: Schema) -> str:
     """Return what is wrong with a schema: the place, what is there, and what may be."""
-    pointer = json_pointer(*error.instance_path)
+    pointer = make_json_pointer(*error.instance_path)
     try:
-        found = json_excerpt(value_at(schema, [str(part) for part in error.instance_path]))
+        found = shorten_json(find_value(schema, [str(part) for part in error.instance_path]))
     except LeadsNowhere:
         found = "the value"
     keywords = [part for part in error.instance_path if isinstance(part, str)]
@@ -130,7 +132,7 @@ def _fault_of_schema(error: jsonschema_rs.ValidationError, schema: Schema) -> st
     return f"{pointer or 'the root'}: {error.message} (got {found})"
 
 
-def _depth_of(value: JsonValue) -> int:
+def _measure_depth(value: JsonValue) -> int:
     """Return how many lists and objects are inside each other."""
     depth, level = 0, [value]
     while level := [
@@ -143,10 +145,10 @@ def _depth_of(value: JsonValue) -> int:
     return depth
 
 
-def json_excerpt(value: JsonValue) -> str:
+def shorten_json(value: JsonValue) -> str:
     """Return the beginning of a value's JSON text."""
     text = dump_readable(value)
-    return text if len(text) <= MAX_VALUE_CHARS else text[: whole(text, MAX_VALUE_CHARS - 1)] + "…"
+    return text if len(text) <= MAX_VALUE_CHARS else text[: find_cut(text, MAX_VALUE_CHARS - 1)] + "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +166,10 @@ class _Entry:
     @property
     def text(self) -> str:
         """The field and the reason."""
-        return f"{json_pointer(*self.path)[1:]}{self.reason}".lstrip(": ")
+        return f"{make_json_pointer(*self.path)[1:]}{self.reason}".lstrip(": ")
 
 
-def _entries(fault: _Fault) -> list[_Entry]:
+def _make_entries(fault: _Fault) -> list[_Entry]:
     """Return the entries of a fault; for a missing or an unknown property, that property is the field."""
     kind, details = fault.kind.name, fault.kind.as_dict()
     path = list(fault.instance_path)
@@ -175,22 +177,22 @@ def _entries(fault: _Fault) -> list[_Entry]:
         return [_Entry([*path, details["property"]], " required")]
     if kind in {"additionalProperties", "unevaluatedProperties"}:
         return [_Entry([*path, name], " is not a known property") for name in details["unexpected"]]
-    got = f"(got {json_excerpt(fault.instance)})"
+    got = f"(got {shorten_json(fault.instance)})"
     if kind == "falseSchema":
         return [_Entry(path, f": nothing may be given here {got}")]
     if kind == "anyOf":
         reasons = dict.fromkeys(error.message for errors in details["context"] for error in errors[:1])
         return [_Entry(path, f": fits no variant: {' / '.join(reasons)} {got}")]
-    if kind == "type" and isinstance(fault.instance, str) and begins_structure(fault.instance):
+    if kind == "type" and isinstance(fault.instance, str) and has_structure_start(fault.instance):
         return [_Entry(path, f": {fault.message}, and it can't be read as one: send JSON, not text {got}")]
     return [_Entry(path, f": {fault.message} {got}")]
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_MESSAGE_CHARS else text[: whole(text, MAX_MESSAGE_CHARS - 1)] + "…"
+    return text if len(text) <= MAX_MESSAGE_CHARS else text[: find_cut(text, MAX_MESSAGE_CHARS - 1)] + "…"
 
 
-def refusal(error: Exception, value: JsonValue) -> ValidationError:
+def make_refusal(error: Exception, value: JsonValue) -> ValidationError:
     """Return the error for a value that a pydantic type did not accept.
 
     Args:
@@ -200,14 +202,14 @@ def refusal(error: Exception, value: JsonValue) -> ValidationError:
     if not isinstance(error, pydantic.ValidationError):
         return ValidationError(f"the value was refused: {type(error).__name__}: {error}")
     told = [
-        (_pointer(fault["loc"], value), fault["msg"].removeprefix("Value error, "))
+        (_build_pointer(fault["loc"], value), fault["msg"].removeprefix("Value error, "))
         for fault in error.errors(include_url=False, include_context=False, include_input=False)
     ]
     message = "; ".join(f"{pointer[1:]}: {reason}".lstrip(": ") for pointer, reason in told[:MAX_TOLD])
     return ValidationError(message, told[0][0] or None)
 
 
-def _pointer(location: tuple[str | int, ...], value: JsonValue) -> str:
+def _build_pointer(location: tuple[str | int, ...], value: JsonValue) -> str:
     """Return the pointer for pydantic's location, without the names of union variants in it."""
     place, path = value, list[str | int]()
     for part in location:
@@ -220,4 +222,4 @@ def _pointer(location: tuple[str | int, ...], value: JsonValue) -> str:
         else:
             continue
         path.append(part)
-    return json_pointer(*path)
+    return make_json_pointer(*path)

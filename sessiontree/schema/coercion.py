@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.tools.tool import TRIMMED_KEYWORD
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.contracts.values.pointer import json_pointer
-from sessiontree.schema.argument_text import begins_structure, read_structure
-from sessiontree.schema.json_form import NotJson, json_form, json_type
-from sessiontree.schema.keywords import Schema, subschemas
+from sessiontree.contracts.values.pointer import make_json_pointer
+from sessiontree.schema.argument_text import has_structure_start, read_structure
+from sessiontree.schema.json_form import NotJson, name_json_type, to_json_form
+from sessiontree.schema.keywords import Schema, list_subschemas
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False}
@@ -52,17 +52,21 @@ class Coercer:
         """
         if not isinstance(schema, dict):
             return value
-        schema = self._resolved(schema)
-        if isinstance(value, str) and self.any_variant(schema, _is_trimmed):
+        schema = self._resolve(schema)
+        if isinstance(value, str) and self.check_any_variant(schema, _is_trimmed):
             value = value.strip()
-        types = self._types(schema)
+        types = self._find_types(schema)
         if types is not None and not _is_one_of(value, types):
-            value = self._converted(value, types, schema)
+            value = self._convert(value, types, schema)
         elif isinstance(value, float) and types and "number" not in types and value.is_integer():
             value = int(value)
         if isinstance(value, dict | list):
-            part = self._variant(value, schema)
-            return self._members(value, part) if isinstance(value, dict) else self._items(value, part)
+            part = self._choose_variant(value, schema)
+            return (
+                self._coerce_members(value, part)
+                if isinstance(value, dict)
+                else self._coerce_items(value, part)
+            )
         return value
 
     def is_settled(self, schema: JsonValue) -> bool:
@@ -71,31 +75,31 @@ class Coercer:
             return True
         if "$ref" in schema or schema.get(TRIMMED_KEYWORD) is True:
             return False
-        types = self._types(schema)
+        types = self._find_types(schema)
         if types is not None and "integer" in types and "number" not in types:
             return False
-        return all(self.is_settled(inner) for inner in subschemas(schema))
+        return all(self.is_settled(inner) for inner in list_subschemas(schema))
 
     def accepts(self, value: JsonValue, schema: JsonValue) -> bool:
         """Whether the schema accepts the value's type."""
         if not isinstance(schema, dict):
             return schema is not False
-        types = self._types(self._resolved(schema))
+        types = self._find_types(self._resolve(schema))
         return types is None or _is_one_of(value, types)
 
-    def takes_only(self, types: frozenset[str], schema: JsonValue) -> bool:
+    def has_only_types(self, types: frozenset[str], schema: JsonValue) -> bool:
         """Whether every value that fits the schema has one of these types."""
-        taken = self._types(self._resolved(schema)) if isinstance(schema, dict) else None
+        taken = self._find_types(self._resolve(schema)) if isinstance(schema, dict) else None
         return taken is not None and taken <= types
 
-    def any_variant(self, schema: JsonValue, asked: Callable[[Schema], bool]) -> bool:
+    def check_any_variant(self, schema: JsonValue, asked: Callable[[Schema], bool]) -> bool:
         """Whether a condition holds for the schema, or for one variant of its union."""
         if not isinstance(schema, dict):
             return False
-        schema = self._resolved(schema)
-        return asked(schema) or any(asked(self._resolved(variant)) for variant in _variants(schema))
+        schema = self._resolve(schema)
+        return asked(schema) or any(asked(self._resolve(variant)) for variant in _list_variants(schema))
 
-    def _resolved(self, schema: Schema) -> Schema:
+    def _resolve(self, schema: Schema) -> Schema:
         while isinstance(ref := schema.get("$ref"), str):
             definitions = self._root.get("$defs")
             name = ref.removeprefix("#/$defs/")
@@ -106,7 +110,7 @@ class Coercer:
             schema = {**(target if isinstance(target, dict) else {}), **beside}
         return schema
 
-    def _types(self, schema: Schema) -> frozenset[str] | None:
+    def _find_types(self, schema: Schema) -> frozenset[str] | None:
         """Return the types that a schema accepts, or None if it accepts all."""
         named = schema.get("type")
         if isinstance(named, str):
@@ -115,28 +119,32 @@ class Coercer:
             return frozenset(str(name) for name in named)
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list):
-            return frozenset(json_type(item) for item in values)
-        return self._union_types(schema)
+            return frozenset(name_json_type(item) for item in values)
+        return self._collect_union_types(schema)
 
-    def _union_types(self, schema: Schema) -> frozenset[str] | None:
+    def _collect_union_types(self, schema: Schema) -> frozenset[str] | None:
         for union in _UNIONS:
             variants = schema.get(union)
             if isinstance(variants, list):
                 found: frozenset[str] = frozenset()
                 for variant in variants:
-                    types = self._types(self._resolved(variant)) if isinstance(variant, dict) else None
+                    types = self._find_types(self._resolve(variant)) if isinstance(variant, dict) else None
                     if types is None:
                         return None
                     found |= types
                 return found
         return None
 
-    def _variant(self, value: JsonValue, schema: Schema) -> Schema:
+    def _choose_variant(self, value: JsonValue, schema: Schema) -> Schema:
         """Return the only variant of a union that the value can mean, or the schema itself."""
-        fitting = [self._resolved(variant) for variant in _variants(schema) if self.accepts(value, variant)]
+        fitting = [
+            self._resolve(variant) for variant in _list_variants(schema) if self.accepts(value, variant)
+        ]
         if len(fitting) > 1 and isinstance(value, dict):
             fitting = [variant for variant in fitting if self._may_mean(value, variant)]
-        return self._variant(value, _laid_over(schema, fitting[0])) if len(fitting) == 1 else schema
+        return (
+            self._choose_variant(value, _combine_variant(schema, fitting[0])) if len(fitting) == 1 else schema
+        )
 
     def _may_mean(self, value: dict[str, JsonValue], variant: Schema) -> bool:
         """Whether correcting types can make the value fit: no member is missing, and no tag contradicts."""
@@ -153,11 +161,11 @@ class Coercer:
         """Whether a member accepts only certain texts, and this is not one of them."""
         if not isinstance(schema, dict):
             return False
-        schema = self._resolved(schema)
+        schema = self._resolve(schema)
         tags = [schema["const"]] if "const" in schema else schema.get("enum")
         return isinstance(tags, list) and all(isinstance(tag, str) for tag in tags) and text not in tags
 
-    def _members(self, value: dict[str, JsonValue], schema: Schema) -> JsonValue:
+    def _coerce_members(self, value: dict[str, JsonValue], schema: Schema) -> JsonValue:
         properties, required = schema.get("properties"), schema.get("required")
         known = properties if isinstance(properties, dict) else {}
         needed = required if isinstance(required, list) else []
@@ -171,7 +179,7 @@ class Coercer:
         same = len(members) == len(value) and all(members[name] is value[name] for name in members)
         return value if same else members
 
-    def _items(self, value: list[JsonValue], schema: Schema) -> JsonValue:
+    def _coerce_items(self, value: list[JsonValue], schema: Schema) -> JsonValue:
         first, rest = schema.get("prefixItems"), schema.get("items")
         if isinstance(rest, list):  # before draft 2020-12
             first, rest = rest, schema.get("additionalItems")
@@ -182,18 +190,18 @@ class Coercer:
         ]
         return value if all(new is old for new, old in zip(items, value, strict=True)) else items
 
-    def _converted(self, value: JsonValue, types: frozenset[str], schema: Schema) -> JsonValue:
+    def _convert(self, value: JsonValue, types: frozenset[str], schema: Schema) -> JsonValue:
         if isinstance(value, str):
-            readings = list(self._readings(value, types, schema))
+            readings = list(self._find_readings(value, types, schema))
             return readings[0] if len(readings) == 1 else value
         if "string" in types and _has_one_spelling(value):
             return str(value)
         if "string" in types and isinstance(value, dict | list):
-            text = _text_of_blocks(value)
+            text = _extract_block_text(value)
             return value if text is None else self.coerce(text, schema)
         return value
 
-    def _readings(self, text: str, types: frozenset[str], schema: Schema) -> Iterator[JsonValue]:
+    def _find_readings(self, text: str, types: frozenset[str], schema: Schema) -> Iterator[JsonValue]:
         """Yield the possible meanings of a text that stands for a value of another type."""
         if "boolean" in types and text in _BOOLEANS:
             yield _BOOLEANS[text]
@@ -201,28 +209,28 @@ class Coercer:
             yield from _read_number(text, whole="number" not in types)
         if not types & {"array", "object"}:
             return
-        if begins_structure(text):
+        if has_structure_start(text):
             # What can't be read was meant as a structure all the same, never as a list of this one text.
-            structure = _structure_in(text)
-            if structure is not None and json_type(structure) in types:
+            structure = _parse_structure(text)
+            if structure is not None and name_json_type(structure) in types:
                 yield structure
         # Empty text is a parameter that was not given, never a list of one empty item.
-        elif text and "array" in types and self._takes_strings(schema):
+        elif text and "array" in types and self._has_string_items(schema):
             yield [text]
 
-    def _takes_strings(self, schema: Schema) -> bool:
-        items = self._variant([], schema).get("items")
-        return isinstance(items, dict) and self._types(self._resolved(items)) == frozenset({"string"})
+    def _has_string_items(self, schema: Schema) -> bool:
+        items = self._choose_variant([], schema).get("items")
+        return isinstance(items, dict) and self._find_types(self._resolve(items)) == frozenset({"string"})
 
 
-def _variants(schema: Schema) -> Iterator[Schema]:
+def _list_variants(schema: Schema) -> Iterator[Schema]:
     for union in _UNIONS:
         variants = schema.get(union)
         if isinstance(variants, list):
             yield from (variant for variant in variants if isinstance(variant, dict))
 
 
-def _laid_over(schema: Schema, variant: Schema) -> Schema:
+def _combine_variant(schema: Schema, variant: Schema) -> Schema:
     """Return one variant of a union, combined with the keywords next to the union."""
     members: Schema = {}
     for part in (schema, variant):
@@ -243,7 +251,7 @@ def _is_trimmed(schema: Schema) -> bool:
 
 
 def _is_one_of(value: JsonValue, types: frozenset[str]) -> bool:
-    name = json_type(value)
+    name = name_json_type(value)
     if name == "number" and "integer" in types:
         return isinstance(value, int) or (isinstance(value, float) and value.is_integer()) or name in types
     return name in types
@@ -256,14 +264,14 @@ def _has_one_spelling(value: JsonValue) -> bool:
     return isinstance(value, int) or (isinstance(value, float) and not value.is_integer())
 
 
-def _text_of_blocks(value: JsonValue) -> str | None:
+def _extract_block_text(value: JsonValue) -> str | None:
     """Return the text of a content block or a list of blocks, or None if there is anything else in it.
 
     A block holds its text as ``text``, ``content``, ``parts`` or ``value``, and nothing else except its kind
     (``type`` or ``kind``).
     """
     if isinstance(value, list):
-        texts = [_text_of_blocks(item) if isinstance(item, dict) else None for item in value]
+        texts = [_extract_block_text(item) if isinstance(item, dict) else None for item in value]
         return None if not texts or None in texts else "".join(text for text in texts if text is not None)
     if not isinstance(value, dict) or any(
         value.get(name, "text") not in _TEXT_TYPES for name in _TYPE_MEMBERS
@@ -272,7 +280,7 @@ def _text_of_blocks(value: JsonValue) -> str | None:
     members = [item for name, item in value.items() if name not in _TYPE_MEMBERS]
     if len(members) != 1 or not _TEXT_MEMBERS.issuperset(value.keys() - _TYPE_MEMBERS):
         return None
-    return members[0] if isinstance(members[0], str) else _text_of_blocks(members[0])
+    return members[0] if isinstance(members[0], str) else _extract_block_text(members[0])
 
 
 def _read_number(text: str, *, whole: bool) -> Iterator[JsonValue]:
@@ -288,10 +296,10 @@ def _read_number(text: str, *, whole: bool) -> Iterator[JsonValue]:
     yield number
 
 
-def _structure_in(text: str) -> JsonValue:
+def _parse_structure(text: str) -> JsonValue:
     """Return the object or list that a text spells as pure JSON, or None."""
     try:
-        return json_form(read_structure(text))
+        return to_json_form(read_structure(text))
     except (NotJson, RecursionError):
         return None
 
@@ -323,22 +331,22 @@ class Spellings:
         for alias, name in aliases.items():
             if name not in canonical:
                 raise ConfigError(
-                    f"alias {alias!r} leads to {name!r}, which is not one of {_listed(canonical)}"
+                    f"alias {alias!r} leads to {name!r}, which is not one of {_join_names(canonical)}"
                 )
             if alias in canonical and alias != name:
                 raise ConfigError(f"alias {alias!r} is itself a parameter; drop one of the two")
         own = [*canonical.items()]
         self._canonical = canonical
         self._add(aliases.items())
-        self._add(_other_cases(own))
+        self._add(_derive_other_cases(own))
         claude = [
             (alias, name)
             for name, _ in own
             for alias, wanted in CLAUDE_STYLE.items()
-            if snake_case(name) == wanted
+            if to_snake_case(name) == wanted
         ]
         self._add(claude)
-        self._add(_other_cases([*aliases.items(), *claude]))
+        self._add(_derive_other_cases([*aliases.items(), *claude]))
 
     def canonical(self, spelling: str) -> str | None:
         """Return the canonical name of a spelling, or None."""
@@ -357,7 +365,7 @@ class Spellings:
             if name in given:
                 raise ValidationError(
                     f"{given[name]!r} and {spelling!r} are two spellings of one parameter; give one of them",
-                    json_pointer(name),
+                    make_json_pointer(name),
                 )
             given[name] = spelling
             renamed[name] = value
@@ -372,19 +380,21 @@ class Spellings:
         self._canonical |= {spelling: names.pop() for spelling, names in found.items() if len(names) == 1}
 
 
-def snake_case(name: str) -> str:
+def to_snake_case(name: str) -> str:
     """Return ``file_path`` for ``filePath``."""
     return _WORD_START.sub("_", name).lower()
 
 
-def camel_case(name: str) -> str:
+def to_camel_case(name: str) -> str:
     """Return ``filePath`` for ``file_path``; leading and trailing underscores are kept."""
     return re.sub(r"(?<=[A-Za-z0-9])_+([A-Za-z0-9])", lambda match: match[1].upper(), name)
 
 
-def _other_cases(spellings: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(change(spelling), name) for spelling, name in spellings for change in (camel_case, snake_case)]
+def _derive_other_cases(spellings: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [
+        (change(spelling), name) for spelling, name in spellings for change in (to_camel_case, to_snake_case)
+    ]
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "its (no) parameters"

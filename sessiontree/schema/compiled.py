@@ -15,17 +15,17 @@ from typing import Any, Final, TypeAlias
 from pydantic import AliasChoices, BaseModel
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.settings.settings import nearest_name
+from sessiontree.contracts.settings.settings import find_nearest_name
 from sessiontree.contracts.tools.tool import ALLOW_EMPTY_KEYWORD, RawTool, Tool
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
-from sessiontree.contracts.values.pointer import json_pointer
-from sessiontree.schema.checker import MAX_TOLD, Checker, json_excerpt, refusal
+from sessiontree.contracts.values.pointer import make_json_pointer
+from sessiontree.schema.checker import MAX_TOLD, Checker, make_refusal, shorten_json
 from sessiontree.schema.coercion import Coercer, Spellings
-from sessiontree.schema.derive import model_schema, raw_schema, schema_digest, without_markers
-from sessiontree.schema.dialect import Cleaned, Dialect, LossReport, schema_warnings
-from sessiontree.schema.json_form import LARGEST_NUMBER, NotJson, json_form
+from sessiontree.schema.derive import copy_raw_schema, derive_model_schema, remove_markers, schema_digest
+from sessiontree.schema.dialect import Cleaned, Dialect, LossReport, find_schema_warnings
+from sessiontree.schema.json_form import LARGEST_NUMBER, NotJson, to_json_form
 from sessiontree.schema.keywords import Schema
-from sessiontree.schema.provider_schema import clean, without_bounds
+from sessiontree.schema.provider_schema import clean, remove_bounds
 from sessiontree.schema.schema_merge import UNIONS, Flattener
 
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -46,25 +46,25 @@ def compile_tool(tool: Tool[Any]) -> CompiledTool:
     aliases = tuple(tool.param_aliases.items())
     try:
         if isinstance(tool, RawTool):
-            return _compiled_schema(tool.name, json.dumps(raw_schema(tool)), aliases, tool.brief)
+            return _compile_schema(tool.name, json.dumps(copy_raw_schema(tool)), aliases, tool.brief)
         validator = tool.Params.__pydantic_validator__
-        return _compiled_model(tool.name, tool.Params, validator, aliases, tool.brief)
+        return _compile_model(tool.name, tool.Params, validator, aliases, tool.brief)
     except ConfigError as error:
         raise ConfigError(f"tool {tool.name!r}: {error}") from error
 
 
 @lru_cache(maxsize=_MAX_COMPILED)
-def _compiled_schema(name: str, text: str, aliases: _Aliases, brief: bool) -> CompiledTool:
+def _compile_schema(name: str, text: str, aliases: _Aliases, brief: bool) -> CompiledTool:
     """Return the compiled parameters of a RawTool whose schema has this JSON text."""
     return CompiledTool(name, json.loads(text), dict(aliases), brief=brief)
 
 
 @lru_cache(maxsize=_MAX_COMPILED)
-def _compiled_model(
+def _compile_model(
     name: str, model: type[BaseModel], validator: object, aliases: _Aliases, brief: bool
 ) -> CompiledTool:
     """Return the compiled parameters of a model; a rebuilt model differs by its validator."""
-    return CompiledTool(name, model_schema(model), dict(aliases), brief=brief, model=model)
+    return CompiledTool(name, derive_model_schema(model), dict(aliases), brief=brief, model=model)
 
 
 class CompiledTool:
@@ -116,17 +116,17 @@ class CompiledTool:
         self._is_brief = brief
         self._is_raw = model is None
         self._marked = marked
-        self.schema = without_markers(self._marked)
+        self.schema = remove_markers(self._marked)
         """The JSON Schema that every call is checked against; must not be changed."""
-        self.warnings = schema_warnings(self.schema)
-        """Parts of the schema that some models handle badly; see :func:`schema_warnings`."""
+        self.warnings = find_schema_warnings(self.schema)
+        """Parts of the schema that some models handle badly; see :func:`find_schema_warnings`."""
         self._cleaned: dict[str, Cleaned] = {}
         self.digest = schema_digest(self.schema)
         """SHA-256 (hex) of the schema."""
         self._checker = Checker(self.schema)
         self._fits = self._checker.fits
         self._coercer = Coercer(self._marked)
-        self._properties = _object(_as_one_object(self._marked), "properties")
+        self._properties = _get_object(_merge_into_object(self._marked), "properties")
         self._names = {name: name for name in self._properties}
         self._unsettled = frozenset(
             name for name, part in self._properties.items() if not self._coercer.is_settled(part)
@@ -134,12 +134,12 @@ class CompiledTool:
         self._closed = self._marked.get("additionalProperties") is False and (
             "patternProperties" not in self._marked
         )
-        self._needed = self._needs()
-        fields = {} if model is None else _field_spellings(model, self._names)
+        self._needed = self._list_required()
+        fields = {} if model is None else _list_field_spellings(model, self._names)
         self._spellings = Spellings(self._names, {**fields, **aliases})
-        self._build = self._builder(model)
+        self._build = self._make_builder(model)
 
-    def shown_in(self, dialect: Dialect) -> Cleaned:
+    def clean_for(self, dialect: Dialect) -> Cleaned:
         """Return the schema in the form for a dialect's models, and what it lost; cleaned only once.
 
         For a brief tool, bounds and defaults are not shown and do not count as lost.
@@ -150,7 +150,7 @@ class CompiledTool:
         found = self._cleaned.get(dialect.name)
         if found is None:
             schema = (
-                without_bounds(self.schema, is_strict=dialect.is_strict) if self._is_brief else self.schema
+                remove_bounds(self.schema, is_strict=dialect.is_strict) if self._is_brief else self.schema
             )
             found = self._cleaned[dialect.name] = clean(schema, dialect)
         return found
@@ -175,7 +175,7 @@ class CompiledTool:
 
         Contract: never mutates the arguments; raises no other error, whatever is passed.
         """
-        final = self._as_given(arguments)
+        final = self._copy_as_given(arguments)
         if final is None or not self._fits(final):
             final = self.normalise(arguments)
             if not self._is_raw or not self._fits(final):
@@ -188,7 +188,7 @@ class CompiledTool:
             raise
         except Exception as error:
             # A model's own validators may raise anything; in every case they did not accept the arguments.
-            raise refusal(error, final) from error
+            raise make_refusal(error, final) from error
 
     def normalise(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return fresh arguments by canonical name, with wrong types corrected; required ones may be missing.
@@ -203,19 +203,19 @@ class CompiledTool:
         if not isinstance(arguments, Mapping):
             raise ValidationError(f"the arguments must be an object, not {type(arguments).__name__}")
         try:
-            plain = json_form(self._spellings.rename(arguments))
+            plain = to_json_form(self._spellings.rename(arguments))
             coerced = self._coercer.coerce(plain, self._marked)
             # Text that spelled a structure may have added more levels than are accepted.
-            final = plain if coerced is plain else json_form(coerced)
+            final = plain if coerced is plain else to_json_form(coerced)
         except NotJson as error:
-            pointer = json_pointer(*reversed(error.path))
+            pointer = make_json_pointer(*reversed(error.path))
             where = pointer[1:] or "the arguments"
             raise ValidationError(f"{where}: the value {error.reason}", pointer or None) from error
         except RecursionError as error:
             raise ValidationError("the arguments are nested too deep") from error
         return final if isinstance(final, dict) else {}
 
-    def _as_given(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
+    def _copy_as_given(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
         """Return a copy of arguments that normalising would not change, or None if it might change them."""
         if type(arguments) is not dict:
             return None
@@ -233,16 +233,16 @@ class CompiledTool:
                 if not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
                     return None
             elif kind is not bool and value is not None:
-                value = self._copied_as_given(name, value)
+                value = self._copy_value_as_given(name, value)
                 if value is None:
                     return None
             final[name] = value
         return final
 
-    def _copied_as_given(self, name: str, value: JsonValue) -> JsonValue:
+    def _copy_value_as_given(self, name: str, value: JsonValue) -> JsonValue:
         """Return a copy of one value that normalising would not change, or None if it might change it."""
         try:
-            copy = json_form(value, 1)
+            copy = to_json_form(value, 1)
             same = copy != "" and (
                 name not in self._unsettled or self._coercer.coerce(copy, self._properties[name]) is copy
             )
@@ -250,14 +250,14 @@ class CompiledTool:
             return None
         return copy if same else None
 
-    def _needs(self) -> tuple[tuple[str, bool, bool], ...]:
+    def _list_required(self) -> tuple[tuple[str, bool, bool], ...]:
         """Return every required name, and whether it accepts null and the empty string."""
         required = self._marked.get("required")
         return tuple(
             (
                 name,
                 self._coercer.accepts(None, part),
-                self._is_raw or self._coercer.any_variant(part, _allows_empty),
+                self._is_raw or self._coercer.check_any_variant(part, _can_be_empty),
             )
             for name in (required if isinstance(required, list) else [])
             if isinstance(name, str)
@@ -270,47 +270,47 @@ class CompiledTool:
             missing = name not in arguments or (value is None and not null_counts)
             if missing or (value == "" and not empty_counts):
                 unknown = [given for given in arguments if given not in self._names]
-                near = nearest_name(name, unknown)
-                meant = "" if near is None else f"; {json_excerpt(near)} is not a parameter, write {name!r}"
-                raise ValidationError(f"{name} required{meant}", json_pointer(name))
+                near = find_nearest_name(name, unknown)
+                meant = "" if near is None else f"; {shorten_json(near)} is not a parameter, write {name!r}"
+                raise ValidationError(f"{name} required{meant}", make_json_pointer(name))
 
     def _refuse_unknown(self, arguments: Mapping[str, JsonValue]) -> None:
         unknown = [name for name in arguments if name not in self._names] if self._closed else []
         if unknown:
-            listed = ", ".join(json_excerpt(name) for name in unknown[:MAX_TOLD])
+            listed = ", ".join(shorten_json(name) for name in unknown[:MAX_TOLD])
             known = ", ".join(self._names) or "none"
             raise ValidationError(
                 f"unknown parameter{'s' * (len(unknown) > 1)} {listed}; known: {known}",
-                json_pointer(unknown[0]),
+                make_json_pointer(unknown[0]),
             )
 
-    def _builder(self, model: type[BaseModel] | None) -> Callable[[dict[str, JsonValue]], Any]:
+    def _make_builder(self, model: type[BaseModel] | None) -> Callable[[dict[str, JsonValue]], Any]:
         """Return a function that makes the tool's parameters from final arguments, without shared state."""
         if model is None:
-            return json_form
+            return to_json_form
         validator = model.__pydantic_validator__
         if _wants_json_text(model.__pydantic_core_schema__):
             return lambda final: validator.validate_json(dump_json(final))
         if self._closed and all(
-            self._coercer.takes_only(_SCALARS, part) for part in self._properties.values()
+            self._coercer.has_only_types(_SCALARS, part) for part in self._properties.values()
         ):
             return validator.validate_python
-        return lambda final: validator.validate_python(json_form(final))
+        return lambda final: validator.validate_python(to_json_form(final))
 
 
-def _as_one_object(schema: Schema) -> Schema:
+def _merge_into_object(schema: Schema) -> Schema:
     """Return the schema with the properties that the variants of a union at its root name."""
     if UNIONS.isdisjoint(schema):
         return schema
-    return Flattener(schema, LossReport()).flattened(schema, (), follow=True)
+    return Flattener(schema, LossReport()).flatten(schema, (), follow=True)
 
 
-def _object(schema: Schema, keyword: str) -> dict[str, JsonValue]:
+def _get_object(schema: Schema, keyword: str) -> dict[str, JsonValue]:
     value = schema.get(keyword)
     return value if isinstance(value, dict) else {}
 
 
-def _allows_empty(schema: Schema) -> bool:
+def _can_be_empty(schema: Schema) -> bool:
     values = schema.get("enum")
     return (
         schema.get(ALLOW_EMPTY_KEYWORD) is True
@@ -320,7 +320,7 @@ def _allows_empty(schema: Schema) -> bool:
     )
 
 
-def _field_spellings(model: type[BaseModel], names: Mapping[str, str]) -> dict[str, str]:
+def _list_field_spellings(model: type[BaseModel], names: Mapping[str, str]) -> dict[str, str]:
     """Return the spellings that a model's fields add: the Python name, and further alias choices."""
     spellings: dict[str, str] = {}
     for field, info in model.model_fields.items():

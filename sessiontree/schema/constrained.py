@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
-from sessiontree.contracts.values.pointer import json_pointer
+from sessiontree.contracts.values.pointer import make_json_pointer
 from sessiontree.schema.keywords import DEFINITIONS, Schema, rewrite
 
 TOOL, ARGUMENTS, REPLY, RESULT = "tool", "arguments", "reply", "result"
@@ -52,15 +52,19 @@ def reply_schema(
     shared: Schema = {}
     variants: list[JsonValue] = []
     for tool in tools:
-        arguments = _placed(dict(tool.parameters), f"{ARGUMENTS}_{tool.name}", shared)
-        variants.append(_closed({TOOL: {"type": "string", "enum": [tool.name]}, ARGUMENTS: arguments}))
+        arguments = _place_schema(dict(tool.parameters), f"{ARGUMENTS}_{tool.name}", shared)
+        variants.append(
+            _build_closed_object({TOOL: {"type": "string", "enum": [tool.name]}, ARGUMENTS: arguments})
+        )
     if not must_call:
-        result = None if result_schema is None else _placed(dict(result_schema), RESULT, shared)
-        variants.append(_closed({REPLY: {"type": "string"}} if result is None else {RESULT: result}))
+        result = None if result_schema is None else _place_schema(dict(result_schema), RESULT, shared)
+        variants.append(
+            _build_closed_object({REPLY: {"type": "string"}} if result is None else {RESULT: result})
+        )
     return {"anyOf": variants, **({"$defs": shared} if shared else {})}
 
 
-def _closed(properties: Schema) -> Schema:
+def _build_closed_object(properties: Schema) -> Schema:
     return {
         "type": "object",
         "properties": properties,
@@ -69,11 +73,11 @@ def _closed(properties: Schema) -> Schema:
     }
 
 
-def _placed(schema: Schema, name: str, shared: Schema) -> Schema:
+def _place_schema(schema: Schema, name: str, shared: Schema) -> Schema:
     """Return a schema as a part of another; one that refers to itself is moved to the shared definitions."""
-    if not _refers(schema):
+    if not _has_reference(schema):
         return schema
-    place = json_pointer("$defs", name)
+    place = make_json_pointer("$defs", name)
 
     def moved(inner: Schema) -> Schema:
         target = inner.get(_REFERENCE)
@@ -85,10 +89,10 @@ def _placed(schema: Schema, name: str, shared: Schema) -> Schema:
     return {_REFERENCE: f"#{place}"}
 
 
-def _refers(value: JsonValue) -> bool:
+def _has_reference(value: JsonValue) -> bool:
     if isinstance(value, dict):
-        return _REFERENCE in value or any(map(_refers, value.values()))
-    return isinstance(value, list) and any(map(_refers, value))
+        return _REFERENCE in value or any(map(_has_reference, value.values()))
+    return isinstance(value, list) and any(map(_has_reference, value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +176,11 @@ class ReplyDecoder:
                 return
             self._is_reply = True
             self._held = self._held[begun.end() :]
-        added = self._decoded()
+        added = self._decode()
         if added:
             yield added
 
-    def _decoded(self) -> str:
+    def _decode(self) -> str:
         """Return the text of the buffer, up to its end or up to the first part that is still ambiguous."""
         at, parts = 0, []
         while (token := _TOKEN.match(self._held, at)) is not None:

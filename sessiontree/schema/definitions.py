@@ -12,16 +12,16 @@ from urllib.parse import unquote
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.contracts.values.pointer import index_of, unescaped
+from sessiontree.contracts.values.pointer import index_of, unescape
 from sessiontree.schema.json_form import MAX_DEPTH
 from sessiontree.schema.keywords import (
     ANNOTATIONS,
     DEFINITIONS,
     IN_PLACE,
     Schema,
+    list_subschemas,
     replace_inside,
     rewrite,
-    subschemas,
 )
 
 MAX_SCHEMAS = 5_000
@@ -75,11 +75,11 @@ class _Writer:
         beside: list[Schema] = []
         while isinstance(ref := schema.get("$ref"), str):
             self._refuse_endless(ref)
-            beside.append(self._beside(schema))
+            beside.append(self._select_beside(schema))
             schema = self._target(ref)
-        written = self._children(schema, 0)
+        written = self._write_children(schema, 0)
         for each in reversed(beside):
-            written = _joined(written, self._children(each, 0))
+            written = _join_schemas(written, self._write_children(each, 0))
         written.pop("$id", None)
         written.pop("$schema", None)
         if "$schema" in self._root:
@@ -87,23 +87,23 @@ class _Writer:
         kept: Schema = {}
         while waiting := [pointer for pointer, name in self._names.items() if name not in kept]:
             for pointer in waiting:
-                kept[self._names[pointer]] = self._written(self._target(pointer), 1)
+                kept[self._names[pointer]] = self._write(self._target(pointer), 1)
         if kept:
             written["$defs"] = dict(sorted(kept.items()))
         return written
 
-    def _written(self, schema: Schema, depth: int) -> Schema:
+    def _write(self, schema: Schema, depth: int) -> Schema:
         ref = schema.get("$ref")
         if not isinstance(ref, str):
-            return self._children(schema, depth)
+            return self._write_children(schema, depth)
         self._refuse_endless(ref)
         if self._is_recursive(ref):
-            found: Schema = {"$ref": self._kept(ref)}
+            found: Schema = {"$ref": self._keep_definition(ref)}
         else:
-            found = self._written(self._target(ref), depth + 1)
-        return _joined(found, self._children(self._beside(schema), depth))
+            found = self._write(self._target(ref), depth + 1)
+        return _join_schemas(found, self._write_children(self._select_beside(schema), depth))
 
-    def _children(self, schema: Schema, depth: int) -> Schema:
+    def _write_children(self, schema: Schema, depth: int) -> Schema:
         self._made += 1
         if self._made > MAX_SCHEMAS:
             raise ConfigError(
@@ -119,9 +119,9 @@ class _Writer:
         if depth and isinstance(schema.get("$id"), str):
             raise ConfigError("an $id inside the schema is not understood; keep definitions under $defs")
         own = {keyword: value for keyword, value in schema.items() if keyword not in DEFINITIONS}
-        return replace_inside(own, lambda inner: self._written(inner, depth + 1))
+        return replace_inside(own, lambda inner: self._write(inner, depth + 1))
 
-    def _beside(self, schema: Schema) -> Schema:
+    def _select_beside(self, schema: Schema) -> Schema:
         return {
             keyword: value
             for keyword, value in schema.items()
@@ -134,8 +134,8 @@ class _Writer:
         if ref not in {"", "#"} and not ref.startswith("#/"):
             raise ConfigError(f"$ref {ref!r} leaves the schema; put the definition under $defs")
         place: JsonValue = self._root
-        for part in _parts(ref):
-            names = [unescaped(unquote(part)), unescaped(part)]  # the latter if a character was not encoded
+        for part in _split_reference(ref):
+            names = [unescape(unquote(part)), unescape(part)]  # the latter if a character was not encoded
             if isinstance(place, dict) and (found := [name for name in names if name in place]):
                 place = place[found[0]]
             elif isinstance(place, list) and (index := index_of(part)) is not None and index < len(place):
@@ -150,30 +150,30 @@ class _Writer:
 
     def _is_recursive(self, ref: str) -> bool:
         if ref not in self._recursive:
-            self._recursive[ref] = self._reaches_itself(ref, None)
+            self._recursive[ref] = self._can_reach_itself(ref, None)
         return self._recursive[ref]
 
     def _refuse_endless(self, ref: str) -> None:
-        if self._is_recursive(ref) and self._reaches_itself(ref, IN_PLACE):
+        if self._is_recursive(ref) and self._can_reach_itself(ref, IN_PLACE):
             raise ConfigError(f"$ref {ref!r} refers to itself for the same value and so says nothing")
 
-    def _reaches_itself(self, ref: str, keywords: frozenset[str] | None) -> bool:
+    def _can_reach_itself(self, ref: str, keywords: frozenset[str] | None) -> bool:
         seen: set[str] = set()
-        waiting = list(_refs(self._target(ref), keywords))
+        waiting = list(_find_refs(self._target(ref), keywords))
         while waiting:
             found = waiting.pop()
             if found == ref:
                 return True
             if found not in seen:
                 seen.add(found)
-                waiting += _refs(self._target(found), keywords)
+                waiting += _find_refs(self._target(found), keywords)
         return False
 
-    def _kept(self, ref: str) -> str:
+    def _keep_definition(self, ref: str) -> str:
         if ref in {"", "#"}:
             return "#"
         if ref not in self._names:
-            parts = [unescaped(unquote(part)) for part in _parts(ref) if part not in DEFINITIONS]
+            parts = [unescape(unquote(part)) for part in _split_reference(ref) if part not in DEFINITIONS]
             name = wanted = re.sub(r"[^A-Za-z0-9_.-]", "_", ".".join(parts)) or "definition"
             number = 2
             while name in self._names.values():
@@ -182,13 +182,13 @@ class _Writer:
         return f"#/$defs/{self._names[ref]}"
 
 
-def object_root(written: Schema) -> Schema:
+def set_object_root(written: Schema) -> Schema:
     """Return a written-out schema with ``type: object`` at its root and no other change.
 
     If a reference to the root (``#``) may be used for something that is not an object, the root is kept
     unchanged as a definition, and the reference points there.
     """
-    if "type" in written or "#" not in set(_refs_anywhere(written)):
+    if "type" in written or "#" not in set(_find_all_refs(written)):
         return {"type": "object", **written}
     definitions = written.get("$defs")
     kept = dict(definitions) if isinstance(definitions, dict) else {}
@@ -197,18 +197,16 @@ def object_root(written: Schema) -> Schema:
         name, number = f"root_{number}", number + 1
     own = {keyword: value for keyword, value in written.items() if keyword not in {"$defs", "$schema"}}
 
-    def redirected(schema: Schema) -> Schema:
+    def redirect(schema: Schema) -> Schema:
         return {**schema, "$ref": f"#/$defs/{name}"} if schema.get("$ref") == "#" else schema
 
     kept[name] = own
-    moved = {
-        each: rewrite(part, redirected) if isinstance(part, dict) else part for each, part in kept.items()
-    }
-    root = {"type": "object", **rewrite(own, redirected), "$defs": dict(sorted(moved.items()))}
+    moved = {each: rewrite(part, redirect) if isinstance(part, dict) else part for each, part in kept.items()}
+    root = {"type": "object", **rewrite(own, redirect), "$defs": dict(sorted(moved.items()))}
     return {**root, "$schema": written["$schema"]} if "$schema" in written else root
 
 
-def _joined(found: Schema, beside: Schema) -> Schema:
+def _join_schemas(found: Schema, beside: Schema) -> Schema:
     """Return one schema that requires what both require; annotations next to a reference win.
 
     They are joined only if no keyword of one depends on keywords of the other.
@@ -221,22 +219,22 @@ def _joined(found: Schema, beside: Schema) -> Schema:
     return {**beside, "allOf": [found, *(parts if isinstance(parts, list) else [])]}
 
 
-def _parts(ref: str) -> list[str]:
+def _split_reference(ref: str) -> list[str]:
     """Return the steps of a reference as written; a reference is a URI, so they may be percent-encoded."""
     return ref.split("/")[1:]
 
 
-def _refs_anywhere(schema: Schema) -> Iterator[str]:
-    yield from _refs(schema, None)
+def _find_all_refs(schema: Schema) -> Iterator[str]:
+    yield from _find_refs(schema, None)
     definitions = schema.get("$defs")
     for part in definitions.values() if isinstance(definitions, dict) else ():
         if isinstance(part, dict):
-            yield from _refs(part, None)
+            yield from _find_refs(part, None)
 
 
-def _refs(schema: Schema, keywords: frozenset[str] | None) -> Iterator[str]:
+def _find_refs(schema: Schema, keywords: frozenset[str] | None) -> Iterator[str]:
     ref = schema.get("$ref")
     if isinstance(ref, str):
         yield ref
-    for inner in subschemas(schema, keywords):
-        yield from _refs(inner, keywords)
+    for inner in list_subschemas(schema, keywords):
+        yield from _find_refs(inner, keywords)

@@ -19,9 +19,9 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.tools.tool import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD, RawTool, Tool
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.schema.definitions import object_root, write_out
-from sessiontree.schema.json_form import NotJson, json_form
-from sessiontree.schema.keywords import Schema, ordered, rewrite
+from sessiontree.schema.definitions import set_object_root, write_out
+from sessiontree.schema.json_form import NotJson, to_json_form
+from sessiontree.schema.keywords import Schema, order_keywords, rewrite
 
 _MARKERS = (TRIMMED_KEYWORD, ALLOW_EMPTY_KEYWORD)
 
@@ -46,22 +46,22 @@ def derive_schema(tool: Tool[Any]) -> Schema:
     Contract: pure; never mutates what the tool declares.
     """
     try:
-        marked = raw_schema(tool) if isinstance(tool, RawTool) else model_schema(tool.Params)
-        return without_markers(marked)
+        marked = copy_raw_schema(tool) if isinstance(tool, RawTool) else derive_model_schema(tool.Params)
+        return remove_markers(marked)
     except ConfigError as error:
         raise ConfigError(f"tool {tool.name!r}: {error}") from error
 
 
-def raw_schema(tool: RawTool) -> Schema:
+def copy_raw_schema(tool: RawTool) -> Schema:
     """Return a copy of the schema that a RawTool's author wrote, markers included.
 
     Raises:
         ConfigError: as :func:`derive_schema`.
     """
-    return _object_root(copied(getattr(tool, "parameters", None)))
+    return _build_object_root(copy_schema(getattr(tool, "parameters", None)))
 
 
-def model_schema(model: type[BaseModel]) -> Schema:
+def derive_model_schema(model: type[BaseModel]) -> Schema:
     """Return the schema of a model, including the markers of :mod:`sessiontree.contracts.tools.tool`.
 
     Raises:
@@ -69,15 +69,15 @@ def model_schema(model: type[BaseModel]) -> Schema:
     """
     by_alias = model.model_config.get("validate_by_alias") is not False
     schema = rewrite(
-        _object_root(generated(model.model_json_schema, model.__name__, by_alias=by_alias)), _tidied
+        _build_object_root(generate_schema(model.model_json_schema, model.__name__, by_alias=by_alias)), _tidy
     )
     # The object around a union does not know the properties of the union's variants and would refuse them.
     return schema if "anyOf" in schema or "oneOf" in schema else {"additionalProperties": False, **schema}
 
 
-def without_markers(schema: Schema) -> Schema:
+def remove_markers(schema: Schema) -> Schema:
     """Return a copy in the project's keyword order, without the markers."""
-    return rewrite(schema, _unmarked)
+    return rewrite(schema, _unmark)
 
 
 def schema_digest(schema: Mapping[str, JsonValue]) -> str:
@@ -86,14 +86,14 @@ def schema_digest(schema: Mapping[str, JsonValue]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def copied(schema: object) -> Schema:
+def copy_schema(schema: object) -> Schema:
     """Return a deep copy of a schema, checked to be a JSON object.
 
     Raises:
         ConfigError: it is not valid.
     """
     try:
-        copy = json_form(schema)
+        copy = to_json_form(schema)
     except NotJson as error:
         place = "/".join(str(part) for part in reversed(error.path)) or "it"
         raise ConfigError(f"the schema is not JSON: {place} {error.reason}") from error
@@ -102,7 +102,7 @@ def copied(schema: object) -> Schema:
     return copy
 
 
-def generated(generate: Callable[..., dict[str, Any]], what: str, **settings: bool) -> Schema:
+def generate_schema(generate: Callable[..., dict[str, Any]], what: str, **settings: bool) -> Schema:
     """Return the schema that pydantic makes, checked to be JSON.
 
     Args:
@@ -117,10 +117,10 @@ def generated(generate: Callable[..., dict[str, Any]], what: str, **settings: bo
         schema = generate(schema_generator=_Generator, **settings)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         raise ConfigError(f"{what} has no JSON Schema: {str(error).partition(chr(10))[0]}") from error
-    return copied(schema)
+    return copy_schema(schema)
 
 
-def untitled(schema: Schema) -> Schema:
+def remove_titles(schema: Schema) -> Schema:
     """Return a schema without the titles that pydantic makes from names; for :func:`rewrite`."""
     # A discriminator maps tags to definitions, which have been written out by now.
     return {keyword: value for keyword, value in schema.items() if keyword not in {"title", "discriminator"}}
@@ -133,8 +133,8 @@ class _Generator(GenerateJsonSchema):
         """Ignore the warning: the schema is correct without what was left out."""
 
 
-def _object_root(schema: Schema) -> Schema:
-    written = object_root(write_out(schema))
+def _build_object_root(schema: Schema) -> Schema:
+    written = set_object_root(write_out(schema))
     if written["type"] != "object":
         raise ConfigError(f"the root must be of type 'object', not {written['type']!r}")
     if not isinstance(written.setdefault("properties", {}), dict):
@@ -142,17 +142,17 @@ def _object_root(schema: Schema) -> Schema:
     return written
 
 
-def _tidied(schema: Schema) -> Schema:
-    schema = untitled(schema)
+def _tidy(schema: Schema) -> Schema:
+    schema = remove_titles(schema)
     properties, required = schema.get("properties"), schema.get("required", [])
     if isinstance(properties, dict) and isinstance(required, list):
         schema["properties"] = {
-            name: inner if name in required else _without_null(inner) for name, inner in properties.items()
+            name: inner if name in required else _remove_null(inner) for name, inner in properties.items()
         }
     return schema
 
 
-def _without_null(schema: JsonValue) -> JsonValue:
+def _remove_null(schema: JsonValue) -> JsonValue:
     """Return an optional parameter's schema without null, if null means the same as absence."""
     if not isinstance(schema, dict) or schema.get("default", None) is not None:
         return schema
@@ -167,8 +167,8 @@ def _without_null(schema: JsonValue) -> JsonValue:
     return {"anyOf": left, **rest}
 
 
-def _unmarked(schema: Schema) -> Schema:
-    return ordered({keyword: value for keyword, value in schema.items() if keyword not in _MARKERS})
+def _unmark(schema: Schema) -> Schema:
+    return order_keywords({keyword: value for keyword, value in schema.items() if keyword not in _MARKERS})
 
 
 def to_mcp_tool(tool: Tool[Any]) -> dict[str, JsonValue]:

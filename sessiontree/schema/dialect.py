@@ -24,8 +24,8 @@ from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.contracts.values.pointer import json_pointer
-from sessiontree.schema.keywords import DEFINITIONS, Schema, labelled_subschemas
+from sessiontree.contracts.values.pointer import make_json_pointer
+from sessiontree.schema.keywords import DEFINITIONS, Schema, locate_subschemas
 
 Effect: TypeAlias = Literal["same", "wider", "narrower"]
 """How the set of fitting values changed, compared with the tool itself: the same, more, or fewer."""
@@ -80,7 +80,7 @@ class LossReport:
 
     def add(self, place: Place, keyword: str, effect: Effect, done: str) -> None:
         """Add a loss; a repeated one changes nothing."""
-        self._found[Loss(json_pointer(*place), keyword, effect, done)] = None
+        self._found[Loss(make_json_pointer(*place), keyword, effect, done)] = None
 
     def finished(self) -> tuple[Loss, ...]:
         """Return the losses in the order in which they were added."""
@@ -208,7 +208,7 @@ _FAMILIES = (
 )
 
 
-def dialect_named(name: str) -> Dialect:
+def find_dialect(name: str) -> Dialect:
     """Return the dialect with a name.
 
     Raises:
@@ -220,7 +220,7 @@ def dialect_named(name: str) -> Dialect:
     return dialect
 
 
-def dialect_for_model(model: str) -> Dialect:
+def choose_dialect(model: str) -> Dialect:
     """Return the dialect of a model by its name, ``provider:name`` or ``provider/name``.
 
     The first part that names a dialect or a provider decides, so that ``openai-strict:gpt-5`` selects the
@@ -246,7 +246,7 @@ class SchemaWarning(UserWarning):
     """A tool's schema contains something that some models can't be shown unchanged."""
 
 
-def schema_warnings(schema: Schema) -> tuple[str, ...]:
+def find_schema_warnings(schema: Schema) -> tuple[str, ...]:
     """Return what is wrong and what to do instead, one sentence each, in the order of the schema.
 
     It finds unions, null as a variant, properties called ``format``, and parameter names that some provider
@@ -262,11 +262,11 @@ def schema_warnings(schema: Schema) -> tuple[str, ...]:
         for name in names
         if not _NAME.fullmatch(name)
     ]
-    return (*refused, *dict.fromkeys(_slips(schema, ())))
+    return (*refused, *dict.fromkeys(_find_slips(schema, ())))
 
 
-def _slips(schema: Schema, place: Place) -> Iterator[str]:
-    where = json_pointer(*place) or "the root"
+def _find_slips(schema: Schema, place: Place) -> Iterator[str]:
+    where = make_json_pointer(*place) or "the root"
     properties = schema.get("properties")
     if isinstance(properties, dict) and "format" in properties:
         yield f"{where}: a property is called 'format', which some validators take for the keyword; rename it"
@@ -276,18 +276,18 @@ def _slips(schema: Schema, place: Place) -> Iterator[str]:
             left = [variant for variant in variants if variant != {"type": "null"}]
             if len(left) > 1:
                 yield f"{where}: a union ({union}); use one enum, or one object with optional properties"
-    if _takes_null(schema):
+    if _can_be_null(schema):
         yield f"{where}: null as a variant; make the parameter optional instead"
-    for step, inner in labelled_subschemas(schema):
-        yield from _slips(inner, (*place, *step))
+    for step, inner in locate_subschemas(schema):
+        yield from _find_slips(inner, (*place, *step))
     for keyword in sorted(DEFINITIONS & schema.keys()):
         definitions = schema[keyword]
         for name, definition in definitions.items() if isinstance(definitions, dict) else ():
             if isinstance(definition, dict):
-                yield from _slips(definition, (*place, keyword, name))
+                yield from _find_slips(definition, (*place, keyword, name))
 
 
-def _takes_null(schema: Schema) -> bool:
+def _can_be_null(schema: Schema) -> bool:
     named, values = schema.get("type"), schema.get("enum")
     variants: list[JsonValue] = []
     for union in _WARNED_UNIONS:

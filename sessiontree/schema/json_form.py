@@ -29,7 +29,7 @@ class NotJson(ValueError):
         self.path = path
 
 
-def json_form(value: object, depth: int = 0) -> JsonValue:
+def to_json_form(value: object, depth: int = 0) -> JsonValue:
     """Return a copy made only of dict, list, str, int, float, bool and None.
 
     Tuples become lists, other mappings become dicts, and instances of subclasses of str and numbers become
@@ -47,54 +47,54 @@ def json_form(value: object, depth: int = 0) -> JsonValue:
     if kind is dict or kind is list:
         if depth >= MAX_DEPTH:
             raise NotJson(f"is nested more than {MAX_DEPTH} levels deep", [])
-        return _members(value, depth) if kind is dict else _items(value, depth)
+        return _convert_members(value, depth) if kind is dict else _convert_items(value, depth)
     if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
-        return _text(value)
+        return _check_text(value)
     if isinstance(value, int | float):
         return _number(value)
     if isinstance(value, Mapping):
-        return json_form(dict(value), depth)
+        return to_json_form(dict(value), depth)
     if isinstance(value, list | tuple):
-        return json_form(list(value), depth)
-    raise NotJson(f"is {_article(kind.__name__)}, which JSON can't represent", [])
+        return to_json_form(list(value), depth)
+    raise NotJson(f"is {_add_article(kind.__name__)}, which JSON can't represent", [])
 
 
 # Most members are plain text, which the next two functions copy without a call: every tool call copies.
 
 
-def _members(value: Any, depth: int) -> dict[str, JsonValue]:
+def _convert_members(value: Any, depth: int) -> dict[str, JsonValue]:
     return {
-        key if type(key) is str and key.isascii() else _key(key): (
-            item if type(item) is str and item.isascii() else _item(item, key, depth)
+        key if type(key) is str and key.isascii() else _convert_key(key): (
+            item if type(item) is str and item.isascii() else _convert_item(item, key, depth)
         )
         for key, item in value.items()
     }
 
 
-def _items(value: Any, depth: int) -> list[JsonValue]:
+def _convert_items(value: Any, depth: int) -> list[JsonValue]:
     return [
-        item if type(item) is str and item.isascii() else _item(item, index, depth)
+        item if type(item) is str and item.isascii() else _convert_item(item, index, depth)
         for index, item in enumerate(value)
     ]
 
 
-def _item(item: object, place: str | int, depth: int) -> JsonValue:
+def _convert_item(item: object, place: str | int, depth: int) -> JsonValue:
     try:
-        return json_form(item, depth + 1)
+        return to_json_form(item, depth + 1)
     except NotJson as error:
         error.path.append(place)
         raise
 
 
-def _key(key: object) -> str:
+def _convert_key(key: object) -> str:
     if not isinstance(key, str):
-        raise NotJson(f"has a key that is {_article(type(key).__name__)}; JSON keys are text", [])
-    return _text(key)
+        raise NotJson(f"has a key that is {_add_article(type(key).__name__)}; JSON keys are text", [])
+    return _check_text(key)
 
 
-def _text(text: str) -> str:
+def _check_text(text: str) -> str:
     if not text.isascii():
         try:
             text.encode()
@@ -113,11 +113,11 @@ def _number(number: float) -> int | float:
     return float.__float__(number)
 
 
-def _article(noun: str) -> str:
+def _add_article(noun: str) -> str:
     return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"
 
 
-def json_type(value: JsonValue) -> str:
+def name_json_type(value: JsonValue) -> str:
     """Return a value's JSON type; whole numbers are ``number``."""
     if value is None:
         return "null"

@@ -50,22 +50,24 @@ _FIRST = ("$schema", "type", "description", "properties", "required", "additiona
 _PLACE = {keyword: place for place, keyword in enumerate(_FIRST)}
 
 
-def subschemas(schema: Mapping[str, JsonValue], keywords: frozenset[str] | None = None) -> Iterator[Schema]:
+def list_subschemas(
+    schema: Mapping[str, JsonValue], keywords: frozenset[str] | None = None
+) -> Iterator[Schema]:
     """Yield the schemas directly inside, except definitions; only beneath ``keywords`` if given."""
     for keyword, value in schema.items():
         if keywords is None or keyword in keywords:
-            yield from (inner for _, inner in _inside(keyword, value))
+            yield from (inner for _, inner in _yield_inner(keyword, value))
 
 
-def labelled_subschemas(schema: Mapping[str, JsonValue]) -> Iterator[tuple[tuple[str | int, ...], Schema]]:
+def locate_subschemas(schema: Mapping[str, JsonValue]) -> Iterator[tuple[tuple[str | int, ...], Schema]]:
     """Yield the schemas directly inside, except definitions, with the keys and indexes that lead there."""
     for keyword, value in schema.items():
-        yield from _inside(keyword, value)
+        yield from _yield_inner(keyword, value)
 
 
 def replace_inside(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
     """Return a copy in which every schema directly inside, including definitions, is ``change(schema)``."""
-    return {keyword: _replaced(keyword, value, change) for keyword, value in schema.items()}
+    return {keyword: _replace_inner(keyword, value, change) for keyword, value in schema.items()}
 
 
 def rewrite(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
@@ -76,7 +78,7 @@ def rewrite(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
     return change(replace_inside(schema, lambda inner: rewrite(inner, change)))
 
 
-def ordered(schema: Schema) -> Schema:
+def order_keywords(schema: Schema) -> Schema:
     """Return the schema with its keywords in the project's order; names of properties keep their order."""
     last = len(_FIRST)
     return dict(
@@ -84,7 +86,7 @@ def ordered(schema: Schema) -> Schema:
     )
 
 
-def _inside(keyword: str, value: JsonValue) -> Iterator[tuple[tuple[str | int, ...], Schema]]:
+def _yield_inner(keyword: str, value: JsonValue) -> Iterator[tuple[tuple[str | int, ...], Schema]]:
     if isinstance(value, dict):
         if keyword in ONE_SCHEMA:
             yield (keyword,), value
@@ -94,7 +96,7 @@ def _inside(keyword: str, value: JsonValue) -> Iterator[tuple[tuple[str | int, .
         yield from (((keyword, at), item) for at, item in enumerate(value) if isinstance(item, dict))
 
 
-def _replaced(keyword: str, value: JsonValue, change: Callable[[Schema], Schema]) -> JsonValue:
+def _replace_inner(keyword: str, value: JsonValue, change: Callable[[Schema], Schema]) -> JsonValue:
     if isinstance(value, dict):
         if keyword in ONE_SCHEMA:
             return change(value)

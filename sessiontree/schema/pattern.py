@@ -15,7 +15,7 @@ from typing import Any, Final
 import jsonschema_rs
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.schema.keywords import DEFINITIONS, Schema, subschemas
+from sessiontree.schema.keywords import DEFINITIONS, Schema, list_subschemas
 
 LINEAR: Final = jsonschema_rs.RegexOptions()
 """The engine that does not backtrack."""
@@ -51,9 +51,9 @@ class PatternKeyword:
 
     def __init__(self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]) -> None:
         self._pattern = str(value)
-        parts = list(_linear_parts(self._pattern))
-        self._parts = [(_compiled(part, LINEAR), wanted) for part, wanted in parts]
-        self._backtracking = None if parts else _compiled(self._pattern, _BACKTRACKING)
+        parts = list(_split_pattern(self._pattern))
+        self._parts = [(_compile_pattern(part, LINEAR), wanted) for part, wanted in parts]
+        self._backtracking = None if parts else _compile_pattern(self._pattern, _BACKTRACKING)
 
     def validate(self, instance: Any) -> None:
         """Refuse a text that the pattern does not fit.
@@ -78,7 +78,7 @@ class PatternKeyword:
             raise ValueError(f'the value does not match "{self._pattern}"')
 
 
-def _compiled(
+def _compile_pattern(
     pattern: str, options: jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions
 ) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for({"pattern": pattern}, offline=True, pattern_options=options)
@@ -87,13 +87,13 @@ def _compiled(
 def is_linear(pattern: str, options: jsonschema_rs.RegexOptions = LINEAR) -> bool:
     """Whether the engine that does not backtrack takes a pattern."""
     try:
-        _compiled(pattern, options)
+        _compile_pattern(pattern, options)
     except (jsonschema_rs.ValidationError, ValueError):
         return False
     return True
 
 
-def _linear_parts(pattern: str) -> Iterator[tuple[str, bool]]:
+def _split_pattern(pattern: str) -> Iterator[tuple[str, bool]]:
     """Yield the patterns that a pattern is made of, and whether each must fit; nothing if that can't be."""
     if is_linear(pattern):
         yield pattern, True
@@ -119,7 +119,7 @@ def _linear_parts(pattern: str) -> Iterator[tuple[str, bool]]:
 def _end_of_group(pattern: str, begin: int) -> int:
     """Return the place of the bracket that closes a group, or -1."""
     depth = 0
-    for at, sign in _signs(pattern, begin):
+    for at, sign in _scan_signs(pattern, begin):
         depth += (sign == "(") - (sign == ")")
         if depth == 0:
             return at
@@ -128,14 +128,14 @@ def _end_of_group(pattern: str, begin: int) -> int:
 
 def _has_alternative(pattern: str, begin: int) -> bool:
     depth = 0
-    for _, sign in _signs(pattern, begin):
+    for _, sign in _scan_signs(pattern, begin):
         depth += (sign == "(") - (sign == ")")
         if sign == "|" and depth == 0:
             return True
     return False
 
 
-def _signs(pattern: str, begin: int) -> Iterator[tuple[int, str]]:
+def _scan_signs(pattern: str, begin: int) -> Iterator[tuple[int, str]]:
     """Yield the characters of a pattern that are neither escaped nor in a class of characters."""
     at, in_class = begin, False
     while at < len(pattern):
@@ -151,7 +151,7 @@ def _signs(pattern: str, begin: int) -> Iterator[tuple[int, str]]:
         at += 1
 
 
-def patterns_in(schema: Schema) -> Iterator[str]:
+def find_patterns(schema: Schema) -> Iterator[str]:
     """Yield every pattern in a schema, also of names."""
     pattern, named = schema.get("pattern"), schema.get("patternProperties")
     if isinstance(pattern, str):
@@ -162,21 +162,21 @@ def patterns_in(schema: Schema) -> Iterator[str]:
         definitions = schema[keyword]
         for inner in definitions.values() if isinstance(definitions, dict) else ():
             if isinstance(inner, dict):
-                yield from patterns_in(inner)
-    for inner in subschemas(schema):
-        yield from patterns_in(inner)
+                yield from find_patterns(inner)
+    for inner in list_subschemas(schema):
+        yield from find_patterns(inner)
 
 
-def weight_of(schema: Schema) -> int:
+def weigh_patterns(schema: Schema) -> int:
     """Return what the patterns of a schema weigh together.
 
     Raises:
         ConfigError: one can't be tried in linear time, or is too large.
     """
-    return sum(_weight(pattern) for pattern in patterns_in(schema))
+    return sum(_weigh(pattern) for pattern in find_patterns(schema))
 
 
-def _weight(pattern: str) -> int:
+def _weigh(pattern: str) -> int:
     if is_linear(pattern, jsonschema_rs.RegexOptions(size_limit=_SMALL_BYTES)):
         return 1
     if is_linear(pattern, jsonschema_rs.RegexOptions(size_limit=_LARGEST_BYTES)):

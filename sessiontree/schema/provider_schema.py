@@ -19,16 +19,16 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.definitions import MAX_SCHEMAS, write_out
 from sessiontree.schema.dialect import Cleaned, Dialect, Effect, LossReport, Place
-from sessiontree.schema.json_form import json_form, json_type
+from sessiontree.schema.json_form import name_json_type, to_json_form
 from sessiontree.schema.keywords import (
     ANNOTATIONS,
     DEFINITIONS,
     Schema,
-    labelled_subschemas,
-    ordered,
+    locate_subschemas,
+    order_keywords,
     rewrite,
 )
-from sessiontree.schema.schema_merge import UNIONS, Flattener, any_of, both
+from sessiontree.schema.schema_merge import UNIONS, Flattener, make_any_of, require_both
 
 _OLDER: Final = re.compile(r"draft-0[3467]|2019-09")
 _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
@@ -42,7 +42,7 @@ _TURNED: Final = DEFINITIONS | {"contains", "if", "not", "oneOf"}
 """Keywords beneath which, or beneath whose references, a weaker constraint may make fewer values fit."""
 
 
-def modernised(schema: Schema, report: LossReport) -> Schema:
+def modernise(schema: Schema, report: LossReport) -> Schema:
     """Return the schema without ``$schema``, and in the spelling of 2020-12 if it uses an older draft."""
     if "$schema" not in schema:
         return schema
@@ -52,7 +52,7 @@ def modernised(schema: Schema, report: LossReport) -> Schema:
     asked = next((keywords for draft, keywords in _ASKED.items() if draft in named), None)
     if asked is not None:
         _report_notes(rest, (), asked, report)
-    return rewrite(rest, _modern) if _OLDER.search(named) else rest
+    return rewrite(rest, _modernise_keywords) if _OLDER.search(named) else rest
 
 
 def _report_notes(schema: Schema, place: Place, asked: frozenset[str], report: LossReport) -> None:
@@ -60,7 +60,7 @@ def _report_notes(schema: Schema, place: Place, asked: frozenset[str], report: L
         report.add(place, keyword, "wider", "only a note in 2020-12")
         if not _TURNED.isdisjoint(place):
             report.add(place, keyword, "narrower", "only a note in 2020-12")
-    for step, inner in labelled_subschemas(schema):
+    for step, inner in locate_subschemas(schema):
         _report_notes(inner, (*place, *step), asked, report)
     for keyword in sorted(DEFINITIONS & schema.keys()):
         definitions = schema[keyword]
@@ -69,7 +69,7 @@ def _report_notes(schema: Schema, place: Place, asked: frozenset[str], report: L
                 _report_notes(target, (*place, keyword, name), asked, report)
 
 
-def _modern(schema: Schema) -> Schema:
+def _modernise_keywords(schema: Schema) -> Schema:
     items = schema.get("items")
     rest = schema.pop("additionalItems", None)
     if isinstance(items, list):
@@ -100,18 +100,18 @@ _UNSHOWN: Final = frozenset(
 """Bounds and defaults that a brief tool does not show."""
 
 
-def without_bounds(schema: Schema, *, is_strict: bool) -> Schema:
+def remove_bounds(schema: Schema, *, is_strict: bool) -> Schema:
     """Return a brief tool's schema as a model sees it: without bounds, defaults and its own description.
 
     It does not say whether other properties are allowed, unless the dialect is strict and requires that.
     """
 
-    def plain(inner: Schema) -> Schema:
+    def simplify(inner: Schema) -> Schema:
         if not is_strict and isinstance(inner.get("additionalProperties"), bool):
             del inner["additionalProperties"]
         return {keyword: value for keyword, value in inner.items() if keyword not in _UNSHOWN}
 
-    shown = rewrite(schema, plain)
+    shown = rewrite(schema, simplify)
     shown.pop("description", None)
     return shown
 
@@ -122,7 +122,7 @@ _OF_TYPE: Final = {
 }
 
 
-def listed_values(schema: Schema, dialect: Dialect, report: LossReport, place: Place) -> Schema:
+def list_values(schema: Schema, dialect: Dialect, report: LossReport, place: Place) -> Schema:
     """Return the schema with ``const`` as ``enum``, and ``enum`` only if the dialect can list its values.
 
     A list with other values becomes their types, which accept more. Null next to values that can be listed
@@ -139,19 +139,19 @@ def listed_values(schema: Schema, dialect: Dialect, report: LossReport, place: P
     values = schema.get("enum")
     if not isinstance(values, list):
         return schema
-    fitting = _fitting(values, schema.get("type"))
+    fitting = _select_fitting(values, schema.get("type"))
     rest = {keyword: value for keyword, value in schema.items() if keyword != "enum"}
-    listed = [value for value in fitting if json_type(value) in dialect.enum_types]
-    others = [value for value in fitting if json_type(value) not in dialect.enum_types]
+    listed = [value for value in fitting if name_json_type(value) in dialect.enum_types]
+    others = [value for value in fitting if name_json_type(value) not in dialect.enum_types]
     if others and others != [None]:
         report.add(place, "enum", "wider", "became the types of its values")
-        return rest if "type" in schema else {**rest, "type": _types(fitting)}
+        return rest if "type" in schema else {**rest, "type": _list_types(fitting)}
     if others and not listed:
         return {**rest, "type": "null"}
     if not listed:
         report.add(place, "enum", "wider", "left out: no value is of the type next to it")
         return rest
-    types = _types(listed)
+    types = _list_types(listed)
     if others and not dialect.has_null:
         report.add(place, "enum", "narrower", "null was left out; leave the value out instead")
     elif others:
@@ -162,7 +162,7 @@ def listed_values(schema: Schema, dialect: Dialect, report: LossReport, place: P
     return {**rest, "type": types, "enum": listed}
 
 
-def plain_type(schema: Schema, dialect: Dialect, report: LossReport, place: Place) -> Schema:
+def simplify_type(schema: Schema, dialect: Dialect, report: LossReport, place: Place) -> Schema:
     """Return the schema with one type, or a union of such schemas, if the dialect has no lists of types."""
     named = schema.get("type")
     if not isinstance(named, list):
@@ -179,37 +179,41 @@ def plain_type(schema: Schema, dialect: Dialect, report: LossReport, place: Plac
     report.add(place, "type", "same", "became one variant for each type")
     told = {keyword: value for keyword, value in rest.items() if keyword in ANNOTATIONS}
     asked = {keyword: value for keyword, value in rest.items() if keyword not in ANNOTATIONS}
-    return {**told, "anyOf": [{"type": name, **_of_type(asked, name)} for name in types]}
+    return {**told, "anyOf": [{"type": name, **_select_constraints(asked, name)} for name in types]}
 
 
-def _fitting(values: list[JsonValue], named: JsonValue) -> list[JsonValue]:
+def _select_fitting(values: list[JsonValue], named: JsonValue) -> list[JsonValue]:
     """Return the values that have the type given next to them."""
     if named is None:
         return values
     types = named if isinstance(named, list) else [named]
     return [
-        value for value in values if json_type(value) in types or ("integer" in types and _is_whole(value))
+        value
+        for value in values
+        if name_json_type(value) in types or ("integer" in types and _is_whole(value))
     ]
 
 
 def _is_whole(value: JsonValue) -> bool:
-    return json_type(value) == "number" and isinstance(value, int | float) and value == int(value)
+    return name_json_type(value) == "number" and isinstance(value, int | float) and value == int(value)
 
 
-def _types(values: list[JsonValue]) -> JsonValue:
-    types = list(dict.fromkeys(json_type(value) for value in values))
-    if "number" in types and all(isinstance(value, int) for value in values if json_type(value) == "number"):
+def _list_types(values: list[JsonValue]) -> JsonValue:
+    types = list(dict.fromkeys(name_json_type(value) for value in values))
+    if "number" in types and all(
+        isinstance(value, int) for value in values if name_json_type(value) == "number"
+    ):
         types[types.index("number")] = "integer"
     return types[0] if len(types) == 1 else list[JsonValue](types)
 
 
-def _of_type(asked: Schema, name: str) -> Schema:
+def _select_constraints(asked: Schema, name: str) -> Schema:
     """Return the constraints on values of one type."""
     foreign = frozenset[str]().union(*(own for other, own in _OF_TYPE.items() if other != name))
     kept = {keyword: value for keyword, value in asked.items() if keyword not in foreign}
     values = kept.get("enum")
     if isinstance(values, list):
-        kept["enum"] = _fitting(values, name)
+        kept["enum"] = _select_fitting(values, name)
     return kept
 
 
@@ -218,7 +222,7 @@ _SAYS_TYPE: Final = frozenset({"$ref", "anyOf", "enum", "type"})
 _LOOKAROUND: Final = re.compile(r"\(\?<?[=!]")
 
 
-def closed_object(schema: Schema, report: LossReport, place: Place) -> Schema:
+def close_object(schema: Schema, report: LossReport, place: Place) -> Schema:
     """Return an object's schema with every property required and no other allowed."""
     properties = schema.get("properties")
     members = dict(properties) if isinstance(properties, dict) else {}
@@ -227,7 +231,7 @@ def closed_object(schema: Schema, report: LossReport, place: Place) -> Schema:
     for name, inner in members.items():
         if name not in needed:
             report.add((*place, "properties", name), "required", "narrower", "null means that it is left out")
-            members[name] = nullable(inner)
+            members[name] = make_nullable(inner)
     if schema.get("additionalProperties") is not False:
         report.add(
             place, "additionalProperties", "narrower", "no member other than the properties can be given"
@@ -240,13 +244,13 @@ def closed_object(schema: Schema, report: LossReport, place: Place) -> Schema:
     }
 
 
-def nullable(schema: JsonValue) -> JsonValue:
+def make_nullable(schema: JsonValue) -> JsonValue:
     """Return a cleaned schema that also accepts null."""
     if not isinstance(schema, dict):
         return schema
     variants, named = schema.get("anyOf"), schema.get("type")
     if isinstance(variants, list):
-        has_null = any(_takes_null(variant) for variant in variants)
+        has_null = any(_can_be_null(variant) for variant in variants)
         return schema if has_null else {**schema, "anyOf": [*variants, {"type": "null"}]}
     if named is None:
         return {"anyOf": [schema, {"type": "null"}]}
@@ -256,7 +260,7 @@ def nullable(schema: JsonValue) -> JsonValue:
     return result if not isinstance(values, list) or None in values else {**result, "enum": [*values, None]}
 
 
-def typed_items(schema: Schema, report: LossReport, place: Place) -> Schema:
+def require_item_type(schema: Schema, report: LossReport, place: Place) -> Schema:
     """Return an array's schema that gives the type of its items."""
     if isinstance(schema.get("items"), dict):
         return schema
@@ -264,7 +268,7 @@ def typed_items(schema: Schema, report: LossReport, place: Place) -> Schema:
     return {**schema, "items": {"type": list[JsonValue](_SCALARS)}}
 
 
-def typed_value(schema: Schema, report: LossReport, place: Place) -> Schema:
+def require_type(schema: Schema, report: LossReport, place: Place) -> Schema:
     """Return a schema that gives a type, and has no pattern that strict mode can't compile."""
     pattern = schema.get("pattern")
     if isinstance(pattern, str) and _LOOKAROUND.search(pattern):
@@ -276,7 +280,7 @@ def typed_value(schema: Schema, report: LossReport, place: Place) -> Schema:
     return {**schema, "type": list[JsonValue](_SCALARS)}
 
 
-def _takes_null(schema: JsonValue) -> bool:
+def _can_be_null(schema: JsonValue) -> bool:
     named = schema.get("type") if isinstance(schema, dict) else None
     return named == "null" or (isinstance(named, list) and "null" in named)
 
@@ -301,21 +305,21 @@ def clean(schema: Mapping[str, JsonValue], dialect: Dialect) -> Cleaned:
     Contract: pure; otherwise total, also for schemas that refer to themselves; never mutates its input;
     cleaning a cleaned schema changes nothing.
     """
-    copy = json_form(schema)
+    copy = to_json_form(schema)
     if not isinstance(copy, dict) or copy.get("type", "object") != "object":
         raise ConfigError("the root of a tool's schema must be an object")
     written = write_out(copy)
     if not dialect.is_changed:
         return Cleaned({"type": "object", **written}, ())
     report = LossReport()
-    written = modernised(written, report)
+    written = modernise(written, report)
     while True:
         cleaned = _Cleaner(written, dialect, report).root()
         # A schema that was cut no longer contains itself, and a merged one refers to less. Definitions that
         # can be written out now are, and are cleaned in place. Each round has fewer of them.
         written = write_out(cleaned)
         if written == cleaned:
-            return Cleaned(rewrite(cleaned, ordered), report.finished())
+            return Cleaned(rewrite(cleaned, order_keywords), report.finished())
 
 
 class _Cleaner:
@@ -339,44 +343,44 @@ class _Cleaner:
         if self._dialect.keywords is None:
             return {**self._open_root(schema), **definitions}
         if UNIONS & schema.keys():
-            schema = self._flattener.flattened(schema, (), follow=True)
-        cleaned = self._node(schema, (), may_lack=False)
+            schema = self._flattener.flatten(schema, (), follow=True)
+        cleaned = self._clean_node(schema, (), may_lack=False)
         kept: Schema = {}
         while waiting := [name for name in self._used if name not in kept]:
             for name in waiting:
                 where: Place = ("$defs", name)
                 target = self._flattener.joined(self._flattener.target(f"#/$defs/{name}"), where, follow=True)
-                kept[name] = self._node(target, where, may_lack=False)
+                kept[name] = self._clean_node(target, where, may_lack=False)
         return {**cleaned, "$defs": dict(sorted(kept.items()))} if kept else cleaned
 
     def _open_root(self, schema: Schema) -> Schema:
         refused = self._dialect.root_refused
         if refused & UNIONS & schema.keys():
-            schema = self._flattener.flattened(schema, (), follow=True)
+            schema = self._flattener.flatten(schema, (), follow=True)
         for keyword in sorted(refused & schema.keys()):
             self._report.add((), keyword, "wider", "left out: refused at the root")
         return {keyword: value for keyword, value in schema.items() if keyword not in refused}
 
-    def _node(self, schema: Schema, place: Place, *, may_lack: bool) -> Schema:
+    def _clean_node(self, schema: Schema, place: Place, *, may_lack: bool) -> Schema:
         """Return one cleaned schema; ``may_lack``: it is beneath an optional property."""
         self._made += 1
         self._written_out += len(self._open) > 1
         if self._made > MAX_SCHEMAS:
             raise ConfigError(f"cleaned for a model it makes more than {MAX_SCHEMAS} schemas; nest it less")
-        schema = _with_lone_reference(schema)
+        schema = _unwrap_reference(schema)
         if "$ref" in schema:
-            return self._reference(schema, place, may_lack=may_lack)
+            return self._clean_reference(schema, place, may_lack=may_lack)
         schema = self._flattener.joined(schema, place, follow=False)
-        schema = self._with_one_union(schema, place)
-        schema = listed_values(schema, self._dialect, self._report, place)
+        schema = self._convert_one_of(schema, place)
+        schema = list_values(schema, self._dialect, self._report, place)
         if isinstance(schema.get("anyOf"), list):
-            return self._union(schema, place, may_lack=may_lack)
-        schema = plain_type(schema, self._dialect, self._report, place)
+            return self._clean_union(schema, place, may_lack=may_lack)
+        schema = simplify_type(schema, self._dialect, self._report, place)
         if "anyOf" in schema:
-            return self._union(schema, place, may_lack=may_lack)
-        return self._finished(self._with_members(self._known(schema, place), place, may_lack), place)
+            return self._clean_union(schema, place, may_lack=may_lack)
+        return self._finish(self._clean_members(self._keep_known(schema, place), place, may_lack), place)
 
-    def _reference(self, schema: Schema, place: Place, *, may_lack: bool) -> Schema:
+    def _clean_reference(self, schema: Schema, place: Place, *, may_lack: bool) -> Schema:
         ref = str(schema["$ref"])
         cycles = self._dialect.cycles
         if cycles == "any" or (cycles == "optional" and may_lack):
@@ -389,7 +393,7 @@ class _Cleaner:
         found = self._flattener.target(ref)
         if ref not in self._open and self._written_out < _MAX_WRITTEN_OUT:
             self._report.add(place, "$ref", "same", "written out here, and cut where it returns")
-            return self._once(ref, schema, place, may_lack=may_lack)
+            return self._clean_reference_once(ref, schema, place, may_lack=may_lack)
         reason = "it returns here" if ref in self._open else "written out it is too large"
         self._report.add(place, "$ref", "wider", f"cut: {reason}")
         known = {
@@ -398,23 +402,23 @@ class _Cleaner:
             if keyword in {"description", "title", "type"}
         }
         # If only the type is known, no members are left to describe.
-        return self._node(known, place, may_lack=may_lack)
+        return self._clean_node(known, place, may_lack=may_lack)
 
-    def _once(self, ref: str, schema: Schema, place: Place, *, may_lack: bool) -> Schema:
+    def _clean_reference_once(self, ref: str, schema: Schema, place: Place, *, may_lack: bool) -> Schema:
         """Return a reference's target with its members, together with what is next to the reference."""
         beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
         told = {keyword: value for keyword, value in beside.items() if keyword in ANNOTATIONS}
         asked = {keyword: value for keyword, value in beside.items() if keyword not in ANNOTATIONS}
         found = self._flattener.joined(self._flattener.target(ref), place, follow=True)
         if asked:
-            found = both(found, asked, self._report, place)
+            found = require_both(found, asked, self._report, place)
         self._open.append(ref)
         try:
-            return self._node({**found, **told}, place, may_lack=may_lack)
+            return self._clean_node({**found, **told}, place, may_lack=may_lack)
         finally:
             self._open.pop()
 
-    def _with_one_union(self, schema: Schema, place: Place) -> Schema:
+    def _convert_one_of(self, schema: Schema, place: Place) -> Schema:
         """Return the schema with ``anyOf`` alone: no dialect with a keyword list accepts ``oneOf``."""
         if not isinstance(schema.get("oneOf"), list):
             return schema
@@ -425,13 +429,13 @@ class _Cleaner:
         self._report.add(place, "oneOf", "wider", "became anyOf")
         return {**rest, "anyOf": schema["oneOf"]}
 
-    def _union(self, schema: Schema, place: Place, *, may_lack: bool) -> Schema:
+    def _clean_union(self, schema: Schema, place: Place, *, may_lack: bool) -> Schema:
         variants = schema["anyOf"]
         assert isinstance(variants, list)  # noqa: S101 - asked by the caller
         beside = {keyword: value for keyword, value in schema.items() if keyword != "anyOf"}
         if beside.get("type") == "object" and _OBJECT & beside.keys():
-            merged = self._flattener.flattened(schema, place, follow=False)
-            return self._node(merged, place, may_lack=may_lack)
+            merged = self._flattener.flatten(schema, place, follow=False)
+            return self._clean_node(merged, place, may_lack=may_lack)
         told = {keyword: value for keyword, value in beside.items() if keyword in ANNOTATIONS}
         asked = {keyword: value for keyword, value in beside.items() if keyword not in ANNOTATIONS}
         found: list[JsonValue] = []
@@ -439,34 +443,34 @@ class _Cleaner:
             where = (*place, "anyOf", index)
             if variant is False:
                 continue
-            inner = _dict(variant)
+            inner = _to_dict(variant)
             if asked and "$ref" in inner:
                 self._report.add(place, "anyOf", "wider", "what is next to it is not asked of references")
             elif asked:
-                inner = both(inner, asked, self._report, where)
-            cleaned = self._node(inner, where, may_lack=may_lack)
+                inner = require_both(inner, asked, self._report, where)
+            cleaned = self._clean_node(inner, where, may_lack=may_lack)
             nested = cleaned.get("anyOf")
             found += nested if isinstance(nested, list) and len(cleaned) == 1 else [cleaned]
-        union = any_of(self._without_null(found, place))
+        union = make_any_of(self._remove_null(found, place))
         if union is False:
             self._report.add(place, "anyOf", "wider", "left out: nothing fits any of it")
         elif isinstance(union, dict) and "enum" in union:
             self._report.add(place, "anyOf", "same", "became one enum")
-        merged = self._with_listed_variants(_dict(union), place)
-        return self._finished(self._known({**merged, **told}, place), place)
+        merged = self._add_variant_types(_to_dict(union), place)
+        return self._finish(self._keep_known({**merged, **told}, place), place)
 
-    def _with_listed_variants(self, union: Schema, place: Place) -> Schema:
+    def _add_variant_types(self, union: Schema, place: Place) -> Schema:
         """Return a union, or its replacement, with the types of values that were merged into one list."""
         variants = union.get("anyOf")
         if not isinstance(variants, list):
-            return listed_values(union, self._dialect, self._report, place)
+            return list_values(union, self._dialect, self._report, place)
         typed = [
-            listed_values(_dict(variant), self._dialect, self._report, (*place, "anyOf", index))
+            list_values(_to_dict(variant), self._dialect, self._report, (*place, "anyOf", index))
             for index, variant in enumerate(variants)
         ]
         return {**union, "anyOf": list[JsonValue](typed)}
 
-    def _without_null(self, variants: list[JsonValue], place: Place) -> list[JsonValue]:
+    def _remove_null(self, variants: list[JsonValue], place: Place) -> list[JsonValue]:
         if self._dialect.has_null:
             return variants
         left = [variant for variant in variants if variant != {"type": "null"}]
@@ -474,7 +478,7 @@ class _Cleaner:
             self._report.add(place, "anyOf", "narrower", "null was left out; leave the value out instead")
         return left or variants
 
-    def _known(self, schema: Schema, place: Place) -> Schema:
+    def _keep_known(self, schema: Schema, place: Place) -> Schema:
         """Return the schema without the keywords that the dialect lacks."""
         keywords = self._dialect.keywords or frozenset()
         unknown = sorted(schema.keys() - keywords)
@@ -489,7 +493,7 @@ class _Cleaner:
             rest = known.pop("items", True)
             most = schema.get("maxItems")
             reaches_rest = not isinstance(most, int) or most > len(prefix)
-            known["items"] = any_of([*prefix, rest] if reaches_rest else prefix)
+            known["items"] = make_any_of([*prefix, rest] if reaches_rest else prefix)
         if isinstance(known.get("items"), bool):
             self._report.add(place, "items", "same" if known.pop("items") else "wider", "left out")
         formats, named = self._dialect.formats, known.get("format")
@@ -498,7 +502,7 @@ class _Cleaner:
             del known["format"]
         return known
 
-    def _with_members(self, schema: Schema, place: Place, may_lack: bool) -> Schema:
+    def _clean_members(self, schema: Schema, place: Place, may_lack: bool) -> Schema:
         result = dict(schema)
         properties, required = schema.get("properties"), schema.get("required")
         if isinstance(properties, dict):
@@ -509,12 +513,14 @@ class _Cleaner:
                 if inner is False:
                     self._report.add(where, "properties", "wider", "left out: nothing may be given there")
                     continue
-                members[name] = self._node(_dict(inner), where, may_lack=may_lack or name not in needed)
+                members[name] = self._clean_node(
+                    _to_dict(inner), where, may_lack=may_lack or name not in needed
+                )
             result["properties"] = members
         self._keep_known_names(result, place)
         items = schema.get("items")
         if isinstance(items, dict):
-            result["items"] = self._node(items, (*place, "items"), may_lack=may_lack)
+            result["items"] = self._clean_node(items, (*place, "items"), may_lack=may_lack)
         prefix = schema.get("prefixItems")
         if isinstance(prefix, list):
             for index, inner in enumerate(prefix):
@@ -522,12 +528,12 @@ class _Cleaner:
                     where = (*place, "prefixItems", index)
                     self._report.add(where, "prefixItems", "wider", "left out: nothing may be given there")
             result["prefixItems"] = [
-                self._node(_dict(inner), (*place, "prefixItems", index), may_lack=may_lack)
+                self._clean_node(_to_dict(inner), (*place, "prefixItems", index), may_lack=may_lack)
                 for index, inner in enumerate(prefix)
             ]
         other = schema.get("additionalProperties")
         if isinstance(other, dict):
-            result["additionalProperties"] = self._node(
+            result["additionalProperties"] = self._clean_node(
                 other, (*place, "additionalProperties"), may_lack=True
             )
         return result
@@ -547,31 +553,31 @@ class _Cleaner:
         else:
             del schema["required"]
 
-    def _finished(self, schema: Schema, place: Place) -> Schema:
+    def _finish(self, schema: Schema, place: Place) -> Schema:
         """Return the schema with what the dialect requires of every schema of its type."""
         if (self._dialect.is_strict or not self._dialect.has_null) and not _SAYS_TYPE & schema.keys():
-            schema = self._with_type(schema, place)
+            schema = self._add_type(schema, place)
         named = schema.get("type")
         types = named if isinstance(named, list) else [named]
         if self._dialect.is_strict:
             if "object" in types:
-                schema = closed_object(schema, self._report, place)
+                schema = close_object(schema, self._report, place)
             elif named is not None:
-                schema = self._without_members(schema, place)
+                schema = self._remove_object_keywords(schema, place)
             if "array" in types:
-                schema = typed_items(schema, self._report, place)
-            return typed_value(schema, self._report, place)
+                schema = require_item_type(schema, self._report, place)
+            return require_type(schema, self._report, place)
         if not self._dialect.has_null and "array" in types and "items" not in schema:
             return {**schema, "items": {}}
         return schema
 
-    def _without_members(self, schema: Schema, place: Place) -> Schema:
+    def _remove_object_keywords(self, schema: Schema, place: Place) -> Schema:
         """Return the schema of values other than objects without the keywords for objects alone."""
         for keyword in sorted(schema.keys() & _OBJECT):
             self._report.add(place, keyword, "same", "left out: its type is not object")
         return {keyword: value for keyword, value in schema.items() if keyword not in _OBJECT}
 
-    def _with_type(self, schema: Schema, place: Place) -> Schema:
+    def _add_type(self, schema: Schema, place: Place) -> Schema:
         """Return the schema with the only type that its constraints can apply to, if there is one."""
         for name, own in (("object", _OBJECT), ("array", _ARRAY)):
             if own & schema.keys():
@@ -580,7 +586,7 @@ class _Cleaner:
         return schema
 
 
-def _with_lone_reference(schema: Schema) -> Schema:
+def _unwrap_reference(schema: Schema) -> Schema:
     """Return the schema with its reference next to its constraints, if ``allOf`` holds nothing else."""
     parts = schema.get("allOf")
     if not isinstance(parts, list) or len(parts) != 1 or "$ref" in schema:
@@ -591,6 +597,6 @@ def _with_lone_reference(schema: Schema) -> Schema:
     return {**{keyword: value for keyword, value in schema.items() if keyword != "allOf"}, **part}
 
 
-def _dict(schema: JsonValue) -> Schema:
+def _to_dict(schema: JsonValue) -> Schema:
     """Return a schema as a new dict; ``true`` has no constraints."""
     return dict(schema) if isinstance(schema, dict) else {}

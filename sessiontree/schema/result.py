@@ -12,13 +12,19 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json, dump_readable
-from sessiontree.contracts.values.pointer import json_pointer
-from sessiontree.schema.checker import Checker, refusal
+from sessiontree.contracts.values.pointer import make_json_pointer
+from sessiontree.schema.checker import Checker, make_refusal
 from sessiontree.schema.definitions import write_out
-from sessiontree.schema.derive import copied, generated, schema_digest, untitled, without_markers
-from sessiontree.schema.json_form import NotJson, json_form
+from sessiontree.schema.derive import (
+    copy_schema,
+    generate_schema,
+    remove_markers,
+    remove_titles,
+    schema_digest,
+)
+from sessiontree.schema.json_form import NotJson, to_json_form
 from sessiontree.schema.keywords import Schema, rewrite
-from sessiontree.schema.pattern import HEAVY, MAX_WEIGHT, patterns_in, weight_of
+from sessiontree.schema.pattern import HEAVY, MAX_WEIGHT, find_patterns, weigh_patterns
 
 MAX_SCHEMA_CHARS: Final = 65_536
 """Longest JSON text of a result schema that a model gives, definitions written out."""
@@ -45,7 +51,7 @@ def compile_result(schema: Mapping[str, JsonValue]) -> ResultSchema:
     Contract: never mutates its input.
     """
     try:
-        return _compiled(dump_json(copied(schema)))
+        return _compile_result(dump_json(copy_schema(schema)))
     except ConfigError as error:
         raise ConfigError(f"result schema: {error}") from error
 
@@ -60,7 +66,7 @@ def check_model_schema(schema: Mapping[str, JsonValue]) -> None:
         _refuse_large(schema, "it")
         written = compile_result(schema).schema
         _refuse_large(written, "with its definitions written out it")
-        weight = weight_of(written)
+        weight = weigh_patterns(written)
     except RecursionError as error:
         raise ConfigError("result schema: it is nested too deep") from error
     if weight > MAX_WEIGHT:
@@ -95,36 +101,38 @@ def _refuse_large(schema: Mapping[str, JsonValue], what: str) -> None:
         )
 
 
-def result_json_schema(result_type: Any) -> Schema:
+def derive_result_schema(result_type: Any) -> Schema:
     """Return the JSON Schema of any type that pydantic knows: a model, dataclass, TypedDict or plain type.
 
     Raises:
         ConfigError: the type has no JSON Schema.
     """
-    adapter = _adapter(result_type)
-    return without_markers(rewrite(write_out(generated(adapter.json_schema, repr(result_type))), untitled))
+    adapter = _get_adapter(result_type)
+    return remove_markers(
+        rewrite(write_out(generate_schema(adapter.json_schema, repr(result_type))), remove_titles)
+    )
 
 
-def result_value(result_type: Any, value: JsonValue) -> Any:
+def convert_result(result_type: Any, value: JsonValue) -> Any:
     """Return validated JSON as the type that a parent asked for.
 
     Args:
-        result_type: As for :func:`result_json_schema`.
+        result_type: As for :func:`derive_result_schema`.
         value: JSON that fits the type's schema.
 
     Raises:
         ValidationError: the type's own checks refuse the value.
         ConfigError: the type is unknown to pydantic.
     """
-    adapter = _adapter(result_type)
-    plain = _plain(value)
+    adapter = _get_adapter(result_type)
+    plain = _to_plain(value)
     try:
         return adapter.validate_json(dump_json(plain))
     except ValidationError:
         raise
     except Exception as error:
         # The type's own validators may raise anything; in every case they did not accept the value.
-        raise refusal(error, plain) from error
+        raise make_refusal(error, plain) from error
 
 
 class ResultSchema:
@@ -140,12 +148,12 @@ class ResultSchema:
     __slots__ = ("_checker", "_most_chars", "digest", "schema")
 
     def __init__(self, schema: Schema) -> None:
-        self.schema = without_markers(write_out(schema))
+        self.schema = remove_markers(write_out(schema))
         """The schema as a model sees it; must not be changed."""
         self.digest = schema_digest(self.schema)
         """SHA-256 (hex) of the schema."""
         self._checker = Checker(self.schema)
-        number = sum(1 for _ in patterns_in(self.schema))
+        number = sum(1 for _ in find_patterns(self.schema))
         self._most_chars = max(MIN_PATTERN_CHARS, MAX_PATTERN_CHARS // number) if number else None
 
     @property
@@ -173,8 +181,8 @@ class ResultSchema:
                 f"{self._most_chars:,}; give a shorter result"
             )
         if self.schema.get("type") == "string":
-            return self._string(text)
-        return self.validate(_parsed(text))
+            return self._choose_string(text)
+        return self.validate(_parse(text))
 
     def validate(self, value: JsonValue) -> JsonValue:
         """Return a copy of a value that fits.
@@ -182,41 +190,41 @@ class ResultSchema:
         Raises:
             ValidationError: it does not fit, or is not JSON.
         """
-        plain = _plain(value)
+        plain = _to_plain(value)
         self._checker.check(plain)
         return plain
 
-    def _string(self, text: str) -> JsonValue:
-        for reading in _string_readings(text):
-            if self._checker.fits(_plain(reading)):
+    def _choose_string(self, text: str) -> JsonValue:
+        for reading in _list_string_readings(text):
+            if self._checker.fits(_to_plain(reading)):
                 return reading
         return self.validate(text)
 
 
 @lru_cache(maxsize=_CACHED)
-def _compiled(text: str) -> ResultSchema:
+def _compile_result(text: str) -> ResultSchema:
     return ResultSchema(json.loads(text))
 
 
-def _adapter(result_type: Any) -> TypeAdapter[Any]:
+def _get_adapter(result_type: Any) -> TypeAdapter[Any]:
     try:
         hash(result_type)
     except TypeError:
-        return _new_adapter(result_type)
+        return _make_adapter(result_type)
     return _remembered_adapter(result_type)
 
 
-def _new_adapter(result_type: Any) -> TypeAdapter[Any]:
+def _make_adapter(result_type: Any) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(result_type)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         raise ConfigError(f"result type {result_type!r}: {str(error).partition(chr(10))[0]}") from error
 
 
-_remembered_adapter = lru_cache(maxsize=_CACHED)(_new_adapter)
+_remembered_adapter = lru_cache(maxsize=_CACHED)(_make_adapter)
 
 
-def _string_readings(text: str) -> list[str]:
+def _list_string_readings(text: str) -> list[str]:
     """Return the possible readings of a text as a string: its JSON string, the text, the stripped text."""
     try:
         spelled = json.loads(text)
@@ -225,33 +233,33 @@ def _string_readings(text: str) -> list[str]:
     return [*([spelled] if isinstance(spelled, str) else []), text, text.strip()]
 
 
-def _parsed(text: str) -> JsonValue:
+def _parse(text: str) -> JsonValue:
     try:
-        return _loaded(text)
+        return _parse_json(text)
     except ValidationError as error:
-        blocks = _fenced_blocks(text)
+        blocks = _extract_fenced_blocks(text)
         if not blocks:
             raise
         if len(blocks) > 1:
             raise ValidationError(
                 f"the result holds {len(blocks)} fenced blocks; give one, or the JSON alone"
             ) from error
-        return _loaded(blocks[0])
+        return _parse_json(blocks[0])
 
 
-def text_around_value(text: str, value: JsonValue) -> str:
+def extract_text_around(text: str, value: JsonValue) -> str:
     """Return the text of a final message around its value; empty if there is only the value.
 
     Args:
         text: The final message.
         value: What :meth:`ResultSchema.validate_text` found in it.
     """
-    if isinstance(value, str) and value in _string_readings(text):
+    if isinstance(value, str) and value in _list_string_readings(text):
         return ""
     try:
-        _loaded(text)
+        _parse_json(text)
     except ValidationError:
-        spans = _fenced(text)
+        spans = _find_fenced(text)
     else:
         return ""
     if len(spans) != 1:
@@ -260,12 +268,12 @@ def text_around_value(text: str, value: JsonValue) -> str:
     return "\n".join([*lines[: begin - 1], *lines[end + 1 :]]).strip()
 
 
-def _fenced_blocks(text: str) -> list[str]:
+def _extract_fenced_blocks(text: str) -> list[str]:
     lines = text.split("\n")
-    return ["\n".join(lines[begin:end]) for begin, end in _fenced(text)]
+    return ["\n".join(lines[begin:end]) for begin, end in _find_fenced(text)]
 
 
-def _fenced(text: str) -> list[tuple[int, int]]:
+def _find_fenced(text: str) -> list[tuple[int, int]]:
     """Return the begin and end lines of blocks marked ``json``, or of unmarked ones if none is marked so.
 
     Blocks of other languages do not count.
@@ -283,7 +291,7 @@ def _fenced(text: str) -> list[tuple[int, int]]:
     return found["json"] or found[""]
 
 
-def _loaded(text: str) -> JsonValue:
+def _parse_json(text: str) -> JsonValue:
     try:
         value: JsonValue = json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -299,11 +307,11 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _plain(value: object) -> JsonValue:
+def _to_plain(value: object) -> JsonValue:
     try:
-        return json_form(value)
+        return to_json_form(value)
     except NotJson as error:
-        pointer = json_pointer(*reversed(error.path))
+        pointer = make_json_pointer(*reversed(error.path))
         raise ValidationError(
             f"{pointer[1:] or 'the result'}: the value {error.reason}", pointer or None
         ) from error

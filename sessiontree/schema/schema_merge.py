@@ -39,7 +39,7 @@ _ALONE: Final = (_LARGER | _SMALLER | ANNOTATIONS) - {"maxContains", "minContain
 _OPEN_LITERAL: Final = ANNOTATIONS | {"const", "enum", "type"}
 
 
-def both(one: Schema, other: Schema, report: LossReport, place: Place) -> Schema:
+def require_both(one: Schema, other: Schema, report: LossReport, place: Place) -> Schema:
     """Return a schema that requires what both require; annotations of the first win.
 
     Args:
@@ -49,7 +49,7 @@ def both(one: Schema, other: Schema, report: LossReport, place: Place) -> Schema
         place: Where the two are.
     """
     result = {keyword: value for keyword, value in one.items() if keyword not in _SIGHT}
-    left_out = _clashing_groups(one, other)
+    left_out = _find_clashing_groups(one, other)
     for keyword in sorted((one.keys() | other.keys()) & _SIGHT | left_out):
         report.add(place, keyword, "wider", "left out where schemas were merged")
     for keyword, value in other.items():
@@ -58,7 +58,7 @@ def both(one: Schema, other: Schema, report: LossReport, place: Place) -> Schema
         if keyword not in result or result[keyword] == value:
             result[keyword] = value
         elif keyword not in ANNOTATIONS:
-            joined = _joined(keyword, result[keyword], value)
+            joined = _merge_keyword(keyword, result[keyword], value)
             if joined is None:
                 report.add(place, keyword, "wider", "the second of two was left out")
             else:
@@ -66,7 +66,7 @@ def both(one: Schema, other: Schema, report: LossReport, place: Place) -> Schema
     return result
 
 
-def either(variants: list[Schema], base: Schema, report: LossReport, place: Place) -> Schema:
+def merge_variants(variants: list[Schema], base: Schema, report: LossReport, place: Place) -> Schema:
     """Return the object that the variants of a union form together, to be joined to the schema around them.
 
     Properties are those of all variants, in the order found. One that the base names too is only included if
@@ -78,10 +78,10 @@ def either(variants: list[Schema], base: Schema, report: LossReport, place: Plac
         report: Called with the constraints that are lost, and the properties that are more constrained.
         place: Where the union is.
     """
-    own = _dict(base, "properties")
+    own = _get_dict(base, "properties")
     properties: Schema = {}
-    for name in dict.fromkeys(name for variant in variants for name in _dict(variant, "properties")):
-        named = [variant for variant in variants if name in _dict(variant, "properties")]
+    for name in dict.fromkeys(name for variant in variants for name in _get_dict(variant, "properties")):
+        named = [variant for variant in variants if name in _get_dict(variant, "properties")]
         is_open = any(not _is_closed(variant) for variant in variants if variant not in named)
         if is_open and name in own:
             report.add((*place, "properties", name), "anyOf", "wider", "what some variants ask was left out")
@@ -90,9 +90,9 @@ def either(variants: list[Schema], base: Schema, report: LossReport, place: Plac
             report.add(
                 (*place, "properties", name), "anyOf", "narrower", "taken from the variants that name it"
             )
-        properties[name] = any_of([_dict(variant, "properties")[name] for variant in named])
+        properties[name] = make_any_of([_get_dict(variant, "properties")[name] for variant in named])
     merged: Schema = {"type": "object", "properties": properties}
-    required = _required_by_all(variants)
+    required = _find_required_by_all(variants)
     if required:
         merged["required"] = required
     if all(_is_closed(variant) for variant in variants):
@@ -100,27 +100,27 @@ def either(variants: list[Schema], base: Schema, report: LossReport, place: Plac
     return merged
 
 
-def any_of(parts: Iterable[JsonValue]) -> JsonValue:
+def make_any_of(parts: Iterable[JsonValue]) -> JsonValue:
     """Return a schema for values that fit one of the schemas: the only schema, or ``anyOf``.
 
     Schemas that only list values become one list.
     """
-    distinct = {_text(part): part for part in parts}
+    distinct = {_to_json_text(part): part for part in parts}
     if any(part is True or part == {} for part in distinct.values()):
         return {}
     left = [part for part in distinct.values() if isinstance(part, dict)]
-    listed = [part for part in left if literals(part) is not None]
+    listed = [part for part in left if list_literals(part) is not None]
     if len(listed) > 1:
-        values = [value for part in listed for value in literals(part) or ()]
+        values = [value for part in listed for value in list_literals(part) or ()]
         first = left.index(listed[0])
         left = [part for part in left if part not in listed]
-        left.insert(first, _enumerated(listed, values))
+        left.insert(first, _merge_enums(listed, values))
     if not left:
         return False
     return left[0] if len(left) == 1 else {"anyOf": list[JsonValue](left)}
 
 
-def literals(schema: Schema) -> list[JsonValue] | None:
+def list_literals(schema: Schema) -> list[JsonValue] | None:
     """Return the values of a schema that only lists values, or None for any other schema."""
     if not schema.keys() <= _OPEN_LITERAL or {"const", "enum"} <= schema.keys():
         return None
@@ -130,7 +130,7 @@ def literals(schema: Schema) -> list[JsonValue] | None:
     return values if isinstance(values, list) else None
 
 
-def _enumerated(parts: list[Schema], values: list[JsonValue]) -> Schema:
+def _merge_enums(parts: list[Schema], values: list[JsonValue]) -> Schema:
     """Return the enum of several enums: values in the order found, the type only if all have the same."""
     result: Schema = {}
     types = [part.get("type") for part in parts]
@@ -140,11 +140,11 @@ def _enumerated(parts: list[Schema], values: list[JsonValue]) -> Schema:
         given = [part[annotation] for part in parts if annotation in part]
         if given:
             result[annotation] = given[0]
-    result["enum"] = list({_text(value): value for value in values}.values())
+    result["enum"] = list({_to_json_text(value): value for value in values}.values())
     return result
 
 
-def _clashing_groups(one: Schema, other: Schema) -> frozenset[str]:
+def _find_clashing_groups(one: Schema, other: Schema) -> frozenset[str]:
     clashing = frozenset[str]()
     for group in _GROUPS:
         mine = {keyword: one[keyword] for keyword in group & one.keys()}
@@ -154,43 +154,43 @@ def _clashing_groups(one: Schema, other: Schema) -> frozenset[str]:
     return clashing
 
 
-def _joined(keyword: str, one: JsonValue, other: JsonValue) -> JsonValue:
+def _merge_keyword(keyword: str, one: JsonValue, other: JsonValue) -> JsonValue:
     """Return a keyword's value that combines both values, or None if one value can't express both."""
     if keyword in {"items", "additionalProperties"}:
-        return _and(one, other)
+        return _combine(one, other)
     if keyword in {"properties", "patternProperties"} and isinstance(one, dict) and isinstance(other, dict):
         names = dict.fromkeys([*one, *other])
-        return {name: _and(one.get(name, {}), other.get(name, {})) for name in names}
+        return {name: _combine(one.get(name, {}), other.get(name, {})) for name in names}
     if isinstance(one, list) and isinstance(other, list):
-        return _joined_lists(keyword, one, other)
+        return _join_lists(keyword, one, other)
     if isinstance(one, int | float) and isinstance(other, int | float):
         if keyword in _LARGER:
             return max(one, other)
         if keyword in _SMALLER:
             return min(one, other)
     if keyword == "type":
-        return _shared_types(one, other)
+        return _intersect_types(one, other)
     return None
 
 
-def _joined_lists(keyword: str, one: list[JsonValue], other: list[JsonValue]) -> JsonValue:
+def _join_lists(keyword: str, one: list[JsonValue], other: list[JsonValue]) -> JsonValue:
     if keyword == "required":
         return list(dict.fromkeys(map(str, [*one, *other])))
     if keyword == "enum":
-        texts = {_text(value) for value in other}
-        return [value for value in one if _text(value) in texts] or None
+        texts = {_to_json_text(value) for value in other}
+        return [value for value in one if _to_json_text(value) in texts] or None
     if keyword == "prefixItems":
         longest = range(max(len(one), len(other)))
         return [
-            _and(one[place] if place < len(one) else True, other[place] if place < len(other) else True)
+            _combine(one[place] if place < len(one) else True, other[place] if place < len(other) else True)
             for place in longest
         ]
     if keyword == "type":
-        return _shared_types(one, other)
+        return _intersect_types(one, other)
     return None
 
 
-def _shared_types(one: JsonValue, other: JsonValue) -> JsonValue:
+def _intersect_types(one: JsonValue, other: JsonValue) -> JsonValue:
     mine = [one] if isinstance(one, str) else one
     theirs = [other] if isinstance(other, str) else other
     if not isinstance(mine, list) or not isinstance(theirs, list):
@@ -201,7 +201,7 @@ def _shared_types(one: JsonValue, other: JsonValue) -> JsonValue:
     return shared[0] if len(shared) == 1 else list(shared) or None
 
 
-def _and(one: JsonValue, other: JsonValue) -> JsonValue:
+def _combine(one: JsonValue, other: JsonValue) -> JsonValue:
     """Return one schema or boolean that combines what two require of the same value."""
     if one is False or other is False:
         return False
@@ -220,17 +220,17 @@ def _is_closed(variant: Schema) -> bool:
     return variant.get("additionalProperties") is False and "patternProperties" not in variant
 
 
-def _required_by_all(variants: list[Schema]) -> list[JsonValue]:
+def _find_required_by_all(variants: list[Schema]) -> list[JsonValue]:
     lists = [names if isinstance(names := variant.get("required"), list) else [] for variant in variants]
     return [name for name in lists[0] if all(name in names for names in lists)]
 
 
-def _dict(schema: Schema, keyword: str) -> Schema:
+def _get_dict(schema: Schema, keyword: str) -> Schema:
     value = schema.get(keyword)
     return value if isinstance(value, dict) else {}
 
 
-def _text(value: JsonValue) -> str:
+def _to_json_text(value: JsonValue) -> str:
     """Return a value's JSON text with sorted keys, for comparisons."""
     return json.dumps(value, sort_keys=True)
 
@@ -260,31 +260,33 @@ class Flattener:
         self._root = root
         self._report = report
 
-    def flattened(self, schema: Schema, place: Place, *, follow: bool) -> Schema:
+    def flatten(self, schema: Schema, place: Place, *, follow: bool) -> Schema:
         """Return the object that a schema describes, without references and unions at its top.
 
         Variants that no object fits are left out: only objects are relevant here.
         """
-        schema = self.joined(self._seen(schema, place, follow=follow), place, follow=follow)
+        schema = self.joined(self._resolve(schema, place, follow=follow), place, follow=follow)
         base = {keyword: value for keyword, value in schema.items() if keyword not in _VARIANTS}
         for union in _VARIANTS:
             variants = schema.get(union)
             if not isinstance(variants, list):
                 continue
             objects = [
-                self.flattened(variant, (*place, union, index), follow=follow)
+                self.flatten(variant, (*place, union, index), follow=follow)
                 if isinstance(variant, dict)
                 else {}
                 for index, variant in enumerate(variants)
                 if variant is not False
             ]
             fitting = [variant for variant in objects if _may_be_object(variant)]
-            is_one = len(variants) == 1 and bool(fitting) and not _reaches([*variants, base])
+            is_one = len(variants) == 1 and bool(fitting) and not _can_interfere([*variants, base])
             effect: Effect = "same" if is_one else "wider"
             self._report.add(place, union, effect, f"its {len(variants)} variants became one object")
             if fitting:
-                merged = fitting[0] if len(fitting) == 1 else either(fitting, base, self._report, place)
-                base = both(base, merged, self._report, place)
+                merged = (
+                    fitting[0] if len(fitting) == 1 else merge_variants(fitting, base, self._report, place)
+                )
+                base = require_both(base, merged, self._report, place)
         return base
 
     def joined(self, schema: Schema, place: Place, *, follow: bool) -> Schema:
@@ -296,20 +298,20 @@ class Flattener:
         for index, part in enumerate(parts):
             if isinstance(part, dict):
                 where = (*place, _CONJUNCTION, index)
-                inner = self.joined(self._seen(part, where, follow=follow), where, follow=follow)
-                base = both(base, inner, self._report, where)
-        effect: Effect = "wider" if _reaches([*parts, base]) else "same"
+                inner = self.joined(self._resolve(part, where, follow=follow), where, follow=follow)
+                base = require_both(base, inner, self._report, where)
+        effect: Effect = "wider" if _can_interfere([*parts, base]) else "same"
         self._report.add(place, _CONJUNCTION, effect, "merged into one schema")
         return base
 
-    def _seen(self, schema: Schema, place: Place, *, follow: bool) -> Schema:
+    def _resolve(self, schema: Schema, place: Place, *, follow: bool) -> Schema:
         """Return a schema without a reference at its top: the reference is followed, or left out."""
         while isinstance(ref := schema.get("$ref"), str):
             beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
             if not follow:
                 self._report.add(place, "$ref", "wider", "left out: what refers to itself is not merged")
                 return beside
-            schema = both(beside, self.target(ref), self._report, place)
+            schema = require_both(beside, self.target(ref), self._report, place)
         return schema
 
     def target(self, ref: str) -> Schema:
@@ -323,7 +325,7 @@ class Flattener:
         return found if isinstance(found, dict) else {}
 
 
-def _reaches(parts: list[JsonValue]) -> bool:
+def _can_interfere(parts: list[JsonValue]) -> bool:
     """Whether the meaning of one of the schemas may change when another is merged with it."""
     return any(part is False or (isinstance(part, dict) and bool(_REACHING & part.keys())) for part in parts)
 

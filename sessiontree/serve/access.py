@@ -40,7 +40,7 @@ class Access:
         # cookies are shared by all ports of a machine: a name of its own keeps two servers apart
         self.cookie = f"sessiontree-{secrets.token_hex(4)}"
 
-    def new_token(self) -> str:
+    def make_token(self) -> str:
         """Return a token that lets one browser in, once; the lasting one where one was given."""
         if self._lasting is not None:
             return self._lasting
@@ -55,9 +55,9 @@ class Access:
         for known in tuple(self._once):
             if hmac.compare_digest(known.encode(), token.encode("utf-8", "replace")):
                 del self._once[known]
-                return self._new_cookie()
+                return self._make_cookie()
         if self._lasting and hmac.compare_digest(self._lasting.encode(), token.encode("utf-8", "replace")):
-            return self._new_cookie()
+            return self._make_cookie()
         return None
 
     def is_known(self, cookie: str | None) -> bool:
@@ -65,7 +65,7 @@ class Access:
         given = (cookie or "").encode("utf-8", "replace")
         return any(hmac.compare_digest(known.encode(), given) for known in self._cookies)
 
-    def why_foreign(self, method: str, headers: Mapping[str, str]) -> str:
+    def explain_foreign(self, method: str, headers: Mapping[str, str]) -> str:
         """Return why a request does not come from a page of this server; empty if it may.
 
         Args:
@@ -84,7 +84,7 @@ class Access:
             return "the request comes from a page of another site"
         return ""
 
-    def why_no_program(self, headers: Mapping[str, str]) -> str:
+    def explain_no_program(self, headers: Mapping[str, str]) -> str:
         """Return why a request does not come from a program with a token; empty if it may.
 
         Browsers say of each request of a page where it comes from, and programs do not.
@@ -104,7 +104,7 @@ class Access:
         secure = "; Secure" if self._is_secure else ""
         return f"{self.cookie}={value}; Path=/; HttpOnly; SameSite=Strict{secure}"
 
-    def _new_cookie(self) -> str:
+    def _make_cookie(self) -> str:
         value = secrets.token_urlsafe(32)
         self._cookies[value] = None
         while len(self._cookies) > MAX_OPENED:
@@ -112,7 +112,7 @@ class Access:
         return value
 
 
-def without_token(path: str, query: str) -> str:
+def remove_token(path: str, query: str) -> str:
     """Return the address of the same page without the token."""
     rest = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name != PARAMETER]
     # two slashes would begin the address of another server

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionTreeError, words_of
+from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionTreeError, describe_error
 from sessiontree.contracts.recorded.canvas import MAX_CONTENT_BYTES
 from sessiontree.tree.state.canvas_state import CanvasState
 from sessiontree.view.bundle import join_modules
@@ -72,7 +72,7 @@ class CanvasPages:
         Raises:
             SessionTreeError: it can't be read, is too large, or is outside of what may be shown.
         """
-        with self._opened().open(path) as stream:
+        with self._get_reader().open(path) as stream:
             data = stream.read(MAX_CONTENT_BYTES + 1)
         if len(data) > MAX_CONTENT_BYTES:
             raise ExecutionError(f"{path!r} has more than {MAX_CONTENT_BYTES:,} bytes")
@@ -81,12 +81,12 @@ class CanvasPages:
     def stamp(self, path: str) -> tuple[int, int]:
         """Return what changes whenever a page does; zeros for one that can't be read. Blocks."""
         try:
-            entry = self._opened().stat(path)
+            entry = self._get_reader().stat(path)
         except SessionTreeError:
             return 0, 0
         return entry.mtime_ns, entry.size
 
-    def _opened(self) -> WorkspaceReader:
+    def _get_reader(self) -> WorkspaceReader:
         if self._reader is None:
             self._reader = WorkspaceReader(self._workspace, hidden=self._hidden)
         return self._reader
@@ -101,19 +101,19 @@ def make_frame(canvas: CanvasState, pages: CanvasPages) -> CanvasFrame:
     if canvas.shows == "a2ui":
         begin = 'addEventListener("DOMContentLoaded", () => showSurfaces());'
         script = _PAGE.format(nonce=nonce, script=join_modules("surface_frame.js"), call=begin)
-        return CanvasFrame(script + _SURFACES, _policy(f"'nonce-{nonce}'"))
+        return CanvasFrame(script + _SURFACES, _format_policy(f"'nonce-{nonce}'"))
     try:
-        html = _html_of(canvas, pages)
+        html = _load_html(canvas, pages)
     except SessionTreeError as error:
-        html = _escaped(f"This page can't be shown: {words_of(error)}")
+        html = _render_empty(f"This page can't be shown: {describe_error(error)}")
     bridge = _PAGE.format(nonce=nonce, script=join_modules("canvas_bridge.js"), call="openBridge();")
     # a nonce in the policy would switch off the page's own scripts, which have none
     return CanvasFrame(
-        bridge + html, _policy(f"'nonce-{nonce}'" if canvas.shows == "web" else "'unsafe-inline'")
+        bridge + html, _format_policy(f"'nonce-{nonce}'" if canvas.shows == "web" else "'unsafe-inline'")
     )
 
 
-def _html_of(canvas: CanvasState, pages: CanvasPages) -> str:
+def _load_html(canvas: CanvasState, pages: CanvasPages) -> str:
     if "html" in canvas.page:
         return canvas.page["html"]
     if "path" in canvas.page:
@@ -121,10 +121,10 @@ def _html_of(canvas: CanvasState, pages: CanvasPages) -> str:
     raise ConfigError("nothing was presented")
 
 
-def _escaped(words: str) -> str:
+def _render_empty(words: str) -> str:
     plain = words.replace("&", "&amp;").replace("<", "&lt;")
     return _EMPTY.format(words=plain)
 
 
-def _policy(scripts: str) -> str:
+def _format_policy(scripts: str) -> str:
     return _POLICY.format(scripts=scripts)

@@ -38,7 +38,7 @@ class CanvasVerbs:
         action = given.get("action")
         if not isinstance(action, dict):
             raise ConfigError("action: give an object")
-        session, action_id = self.session_in(given), _id_in(given, "id")
+        session, action_id = self.session_in(given), _read_id(given, "id")
         await client.supervisor.act_on_canvas(self.tree_id, session, action, action_id)
         return {}
 
@@ -47,19 +47,19 @@ class CanvasVerbs:
         text = given.get("answer")
         if not isinstance(text, str) or len(text) > MAX_ANSWER_CHARS:
             raise ConfigError(f"answer: give a text of at most {MAX_ANSWER_CHARS:,} characters")
-        await client.supervisor.answer_canvas(self.tree_id, _id_in(given, "id"), text)
+        await client.supervisor.answer_canvas(self.tree_id, _read_id(given, "id"), text)
         return {}
 
     async def leave(self, client: ControlClient, given: Mapping[str, Any]) -> Json:
         """Note that a frame was closed."""
-        viewer = _id_in(given, "viewer")
+        viewer = _read_id(given, "viewer")
         await client.supervisor.leave_canvas(self.tree_id, self.session_in(given), viewer)
         return {}
 
     async def wait(self, client: ControlClient, given: Mapping[str, Any]) -> Json:
         """Wait for a question to a frame; ``{question: {kind, id, code}}``, or null if none came."""
-        session, viewer = self.session_in(given), _id_in(given, "viewer")
-        question = await client.supervisor.canvas_question(self.tree_id, session, viewer, WAIT_S)
+        session, viewer = self.session_in(given), _read_id(given, "viewer")
+        question = await client.supervisor.await_canvas_question(self.tree_id, session, viewer, WAIT_S)
         if question is None:
             return {"question": None}
         return {"question": {"kind": question.kind, "id": question.id, "code": question.code}}
@@ -96,7 +96,7 @@ async def watch_pages(feed: TreeFeed, pages: CanvasPages) -> None:
         await asyncio.sleep(LOOK_AT_FILES_S)
 
 
-def _id_in(given: Mapping[str, Any], name: str) -> str:
+def _read_id(given: Mapping[str, Any], name: str) -> str:
     value = given.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= MAX_ID_CHARS:
         raise ConfigError(f"{name}: give a text of 1 to {MAX_ID_CHARS} characters")

@@ -17,9 +17,9 @@ from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.control.client import ControlClient
-from sessiontree.runtime.replay.stored_jobs import ScheduledTree, scheduled_trees
-from sessiontree.runtime.timing.clock import machine_ms
-from sessiontree.tree.rules.cron import is_running, next_ring
+from sessiontree.runtime.replay.stored_jobs import ScheduledTree, list_scheduled_trees
+from sessiontree.runtime.timing.clock import read_machine_ms
+from sessiontree.tree.rules.cron import find_next_ring, is_running
 
 LOOK_EVERY_S: Final = 20.0
 """How often the journals are looked at: a slot runs within this time, and is not missed."""
@@ -51,7 +51,7 @@ class DueTrees:
         state_dir: Path,
         resume: ResumeTree,
         say: Callable[[str], None],
-        wall_ms: Callable[[], int] = machine_ms,
+        wall_ms: Callable[[], int] = read_machine_ms,
     ) -> None:
         self._state_dir = state_dir
         self._resume = resume
@@ -75,7 +75,7 @@ class DueTrees:
 
     async def look(self) -> None:
         """Resume the trees whose slots have come."""
-        for each in await asyncio.to_thread(lambda: list(scheduled_trees(self._state_dir))):
+        for each in await asyncio.to_thread(lambda: list(list_scheduled_trees(self._state_dir))):
             if isinstance(each, ScheduledTree):
                 if self._is_due(each):
                     tree_id = each.config.tree_id
@@ -104,7 +104,7 @@ class DueTrees:
 
     def _is_due(self, each: ScheduledTree) -> bool:
         tree_id, now_ms = each.config.tree_id, self._wall_ms()
-        next_ms = next_ring(each.state)
+        next_ms = find_next_ring(each.state)
         was_tried = tree_id in self._tried and now_ms < self._tried[tree_id] + RETRY_MS
         is_free = tree_id not in self._open and len(self._open) < MAX_DUE
         return is_free and not was_tried and next_ms is not None and next_ms <= now_ms
@@ -114,7 +114,7 @@ class DueTrees:
         try:
             if not await _is_open(due.place, tree_id):
                 async with await self._resume(due.place, due.config) as tree:
-                    await self._until_rest(tree, due.place)
+                    await self._wait_for_rest(tree, due.place)
                 self._tried.pop(tree_id, None)
         except (SessionTreeError, OSError) as error:
             self._tried[tree_id] = self._wall_ms()
@@ -122,7 +122,7 @@ class DueTrees:
         finally:
             del self._open[tree_id]
 
-    async def _until_rest(self, tree: SessionTree, place: Path) -> None:
+    async def _wait_for_rest(self, tree: SessionTree, place: Path) -> None:
         """Wait until a tree has nothing to do, twice in a row: between two facts it may look idle."""
         seen = 0
         while seen < 2:
@@ -138,9 +138,9 @@ class DueTrees:
 
     async def _has_time(self, tree_id: str, place: Path) -> bool:
         """Whether no run of a job goes on, and no slot comes soon."""
-        for each in await asyncio.to_thread(lambda: list(scheduled_trees(place, tree_id))):
+        for each in await asyncio.to_thread(lambda: list(list_scheduled_trees(place, tree_id))):
             if isinstance(each, ScheduledTree):
-                next_ms = next_ring(each.state)
+                next_ms = find_next_ring(each.state)
                 is_later = next_ms is None or next_ms > self._wall_ms() + SOON_MS
                 return is_later and not any(
                     is_running(each.state, known) for known in each.state.jobs.values()

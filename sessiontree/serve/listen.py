@@ -106,11 +106,11 @@ class PageServer:
         token = address.read_token()
         self._site = TreeSite(ServedTrees(served)) if isinstance(served, Path) else served
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._listener = _listener_at(address)
+        self._listener = _open_listener(address)
         port = self._listener.getsockname()[1]
-        names = {_bracketed(address.host)} | ({"127.0.0.1", "localhost"} if address.is_loopback else set())
+        names = {_add_brackets(address.host)} | ({"127.0.0.1", "localhost"} if address.is_loopback else set())
         self._access = Access([f"{name}:{port}" for name in names], address.scheme, token)
-        self.origin = f"{address.scheme}://{_bracketed(address.host)}:{port}"
+        self.origin = f"{address.scheme}://{_add_brackets(address.host)}:{port}"
         """Scheme, host and port of its pages."""
         config = uvicorn.Config(
             serve_app(self._site, self._access, api),
@@ -134,7 +134,7 @@ class PageServer:
             raise ConfigError(f"the TLS material can't be used: {error}") from error
         self._server = _QuietServer(config)
 
-    def new_address(self, path: str = "/", place: str = "") -> str:
+    def make_page_address(self, path: str = "/", place: str = "") -> str:
         """Return an address of a page that lets one browser in.
 
         Args:
@@ -142,7 +142,7 @@ class PageServer:
             place: What of it is shown first, if the page can show several things; quoted.
         """
         anchor = f"#{place}" if place else ""
-        return f"{self.origin}{path}?{PARAMETER}={self._access.new_token()}{anchor}"
+        return f"{self.origin}{path}?{PARAMETER}={self._access.make_token()}{anchor}"
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until :meth:`stop` is called or the task is cancelled.
@@ -175,7 +175,7 @@ class _QuietServer(uvicorn.Server):
         yield
 
 
-def _listener_at(address: Address) -> socket.socket:
+def _open_listener(address: Address) -> socket.socket:
     host = address.host.strip("[]")
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)[0]
@@ -196,5 +196,5 @@ def _listener_at(address: Address) -> socket.socket:
     return listener
 
 
-def _bracketed(host: str) -> str:
+def _add_brackets(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host

@@ -34,8 +34,8 @@ from sessiontree.serve.canvas_verbs import CanvasVerbs, show_canvas, watch_pages
 from sessiontree.tree.report import ReceiptLine
 from sessiontree.view.content import READ_VERBS, Content
 from sessiontree.view.feed import TreeFeed
-from sessiontree.view.markdown import visible_lines
-from sessiontree.view.rows import labels_meant
+from sessiontree.view.markdown import make_lines_visible
+from sessiontree.view.rows import find_meant_labels
 
 Json = dict[str, Any]
 Act: TypeAlias = Callable[[ControlClient, Mapping[str, Any]], Awaitable[Json]]
@@ -94,7 +94,7 @@ class ServedTree:
         """Why the journal could not be read to its end."""
         self._sent: set[asyncio.Task[object]] = set()
         """Messages that wait for their answers."""
-        canvases = CanvasVerbs(tree_id, self._session_in)
+        canvases = CanvasVerbs(tree_id, self._find_session)
         acts = (
             *(self._approve, self._deny, self._answer, self._steer, self._interrupt, self._cancel),
             *(canvases.act, canvases.answer, canvases.leave, canvases.wait),
@@ -104,7 +104,7 @@ class ServedTree:
     async def open(self) -> None:
         """Read the beginning of what the journal holds; the rest is read, and followed, from now on.
 
-        Viewers of a large tree see its rows come. :meth:`until_whole` waits for the last of them.
+        Viewers of a large tree see its rows come. :meth:`wait_until_whole` waits for the last of them.
 
         Raises:
             TreeNotFound, JournalError: the tree can't be read.
@@ -124,7 +124,7 @@ class ServedTree:
         self._following = asyncio.create_task(self._follow())
         self._watching = asyncio.create_task(watch_pages(self.feed, self._pages))
 
-    async def until_whole(self) -> None:
+    async def wait_until_whole(self) -> None:
         """Wait until all facts that the journal held were taken in.
 
         Raises:
@@ -159,7 +159,7 @@ class ServedTree:
             return self.feed.snapshot()
         if verb in {*self._acts, FORK} and FORK not in self._stored_can:
             raise ConfigError(f"tree {self.tree_id} belongs to a benchmark run: it can only be looked at")
-        await self.until_whole()
+        await self.wait_until_whole()
         if verb in self._acts:
             await self._has_looked.wait()  # who acts at once is not refused before the first look has ended
             if self._client is None:
@@ -168,11 +168,11 @@ class ServedTree:
                 )
             return await self._acts[verb](self._client, given)
         if verb == CANVAS:
-            return show_canvas(self.feed, self._session_in(given))
+            return show_canvas(self.feed, self._find_session(given))
         if verb == FORK:
             return await self._fork(given)
         if verb == "replay":
-            return _replayed(await asyncio.to_thread(replay_tree, self._place, self.tree_id))
+            return _format_replay(await asyncio.to_thread(replay_tree, self._place, self.tree_id))
         if verb not in READ_VERBS:
             known = ", ".join(("snapshot", "replay", CANVAS, *READ_VERBS, *ACT_VERBS, FORK))
             raise ConfigError(f"{verb[:40]!r} is not a verb; use one of {known}")
@@ -249,17 +249,21 @@ class ServedTree:
         always = given.get("always", False)
         if not isinstance(always, bool):
             raise ConfigError("always: give true or false")
-        answer = ApprovalAnswer(True, _words(given, "reason"), always)
-        await client.supervisor.decide(self.tree_id, _words(given, "id", 200), answer, surface=self._surface)
+        answer = ApprovalAnswer(True, _read_words(given, "reason"), always)
+        await client.supervisor.decide(
+            self.tree_id, _read_words(given, "id", 200), answer, surface=self._surface
+        )
         return {}
 
     async def _deny(self, client: ControlClient, given: Mapping[str, Any]) -> Json:
-        answer = ApprovalAnswer(False, _words(given, "reason"))
-        await client.supervisor.decide(self.tree_id, _words(given, "id", 200), answer, surface=self._surface)
+        answer = ApprovalAnswer(False, _read_words(given, "reason"))
+        await client.supervisor.decide(
+            self.tree_id, _read_words(given, "id", 200), answer, surface=self._surface
+        )
         return {}
 
     async def _answer(self, client: ControlClient, given: Mapping[str, Any]) -> Json:
-        question_id = _words(given, "id", 200)
+        question_id = _read_words(given, "id", 200)
         reply = _reply(given.get("answers"), self.feed.tree.questions.get(question_id))
         answer_id = secrets.token_hex(16)
         await client.supervisor.answer_question(
@@ -268,10 +272,10 @@ class ServedTree:
         return {}
 
     async def _steer(self, client: ControlClient, given: Mapping[str, Any]) -> Json:
-        text = _words(given, "text")
+        text = _read_words(given, "text")
         if not text.strip():
             raise ConfigError("text: say something to the session")
-        session, message = self._session_in(given), f"view-{secrets.token_hex(8)}"
+        session, message = self._find_session(given), f"view-{secrets.token_hex(8)}"
         # its answer is in the transcript; what waits for it here would end with the viewer
         sending = asyncio.create_task(client.supervisor.send(self.tree_id, session, text, "steer", message))
         await asyncio.wait([sending], timeout=0.2)
@@ -283,14 +287,14 @@ class ServedTree:
         return {}
 
     async def _interrupt(self, client: ControlClient, given: Mapping[str, Any]) -> Json:
-        reason = _words(given, "reason") or "interrupted in a view"
-        lines = await client.supervisor.interrupt(self.tree_id, self._session_in(given), reason)
-        return {"lines": _lines(lines)}
+        reason = _read_words(given, "reason") or "interrupted in a view"
+        lines = await client.supervisor.interrupt(self.tree_id, self._find_session(given), reason)
+        return {"lines": _format_lines(lines)}
 
     async def _cancel(self, client: ControlClient, given: Mapping[str, Any]) -> Json:
-        reason = _words(given, "reason") or "cancelled in a view"
-        lines = await client.supervisor.stop(self.tree_id, self._session_in(given), reason)
-        return {"lines": _lines(lines)}
+        reason = _read_words(given, "reason") or "cancelled in a view"
+        lines = await client.supervisor.stop(self.tree_id, self._find_session(given), reason)
+        return {"lines": _format_lines(lines)}
 
     async def _fork(self, given: Mapping[str, Any]) -> Json:
         at = given.get("at")
@@ -312,14 +316,14 @@ class ServedTree:
                 break
         return at
 
-    def _session_in(self, given: Mapping[str, Any]) -> str:
-        session = _words(given, "session", 1_000)
+    def _find_session(self, given: Mapping[str, Any]) -> str:
+        session = _read_words(given, "session", 1_000)
         if session not in self.feed.tree.sessions:
             raise ConfigError(f"session: the tree has no session {session[:100]!r}")
         return session
 
 
-def _replayed(report: ReplayReport) -> Json:
+def _format_replay(report: ReplayReport) -> Json:
     differences = () if report.difference is None else (report.difference,)
     return {
         "compared": report.compared,
@@ -328,15 +332,15 @@ def _replayed(report: ReplayReport) -> Json:
             {
                 "seq": each.seq,
                 "what": make_visible(each.reason),
-                "recorded": visible_lines(dump_readable(each.found)[:MAX_VALUE_CHARS]),
-                "replayed": visible_lines(dump_readable(each.expected)[:MAX_VALUE_CHARS]),
+                "recorded": make_lines_visible(dump_readable(each.found)[:MAX_VALUE_CHARS]),
+                "replayed": make_lines_visible(dump_readable(each.expected)[:MAX_VALUE_CHARS]),
             }
             for each in differences
         ],
     }
 
 
-def _lines(lines: Iterable[ReceiptLine]) -> list[list[str]]:
+def _format_lines(lines: Iterable[ReceiptLine]) -> list[list[str]]:
     return [
         [line.session_id, line.status.value, make_visible(line.summary[:MAX_SUMMARY_CHARS])] for line in lines
     ]
@@ -362,10 +366,10 @@ def _answer(given: object, question: QuestionRequest | None, number: int) -> Que
         or not all(isinstance(label, str) for label in chosen)
     ):
         raise ConfigError("answers: an answer is an object with chosen, a list of labels, and text")
-    return QuestionAnswer(labels_meant(question, number, chosen), _words(given, "text"))
+    return QuestionAnswer(find_meant_labels(question, number, chosen), _read_words(given, "text"))
 
 
-def _words(given: Mapping[str, Any], name: str, most: int = MAX_WORDS) -> str:
+def _read_words(given: Mapping[str, Any], name: str, most: int = MAX_WORDS) -> str:
     value = given.get(name, "")
     if not isinstance(value, str) or len(value) > most:
         raise ConfigError(f"{name}: give a text of at most {most:,} characters")

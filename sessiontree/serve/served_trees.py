@@ -13,7 +13,7 @@ from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.recorded.questions import Surface
 from sessiontree.control.client import ControlClient
-from sessiontree.journal.claim import journal_dirs, journal_holding
+from sessiontree.journal.claim import list_journal_dirs, locate_journal
 from sessiontree.journal.journal import Journal
 from sessiontree.serve.canvas_frames import CanvasFrame
 from sessiontree.serve.served_tree import ServedTree
@@ -58,13 +58,13 @@ class ServedTrees:
         """
         live: set[str] = set()
         found: list[dict[str, Any]] = []
-        for place in await asyncio.to_thread(journal_dirs, self._state_dir):
+        for place in await asyncio.to_thread(list_journal_dirs, self._state_dir):
             try:
                 client = await ControlClient.find(place)
                 if client is not None:
                     async with client:
                         live |= set(await client.supervisor.open_trees())
-                found += await asyncio.to_thread(_rows_in, place)
+                found += await asyncio.to_thread(_read_rows, place)
             except SessionTreeError:
                 continue
         found.sort(key=lambda row: (row["created_ms"], row["id"]), reverse=True)
@@ -80,7 +80,7 @@ class ServedTrees:
         """
         entry = self._open.get(tree_id)
         if entry is None:
-            place = await asyncio.to_thread(journal_holding, self._state_dir, tree_id)
+            place = await asyncio.to_thread(locate_journal, self._state_dir, tree_id)
             entry = self._open.get(tree_id) or self._begin(place, tree_id)
         entry.viewers += 1
         if entry.closing is not None:
@@ -145,18 +145,18 @@ class ServedTrees:
         entry = self._open.pop(tree_id)
         if entry.closing is not None:
             entry.closing.cancel()
-        task = asyncio.create_task(_closed(entry))
+        task = asyncio.create_task(_close_entry(entry))
         self._ends.add(task)
         task.add_done_callback(self._ends.discard)
 
 
-async def _closed(entry: _Open) -> None:
+async def _close_entry(entry: _Open) -> None:
     await asyncio.wait([entry.opening])
     if entry.opening.exception() is None:
         await entry.tree.close()
 
 
-def _rows_in(place: Path) -> list[dict[str, Any]]:
+def _read_rows(place: Path) -> list[dict[str, Any]]:
     with Journal.open(place, read_only=True) as journal:
         return [
             {

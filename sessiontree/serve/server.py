@@ -19,9 +19,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound, words_of
+from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound, describe_error
 from sessiontree.contracts.values.jsonable import dump_json
-from sessiontree.serve.access import PARAMETER, Access, without_token
+from sessiontree.serve.access import PARAMETER, Access, remove_token
 from sessiontree.serve.canvas_frames import HEADERS as FRAME_HEADERS
 from sessiontree.serve.served_trees import ServedTrees
 from sessiontree.view.feed import NewsFeed, Viewer
@@ -118,7 +118,7 @@ class _Gate:
                 await self._app(scope, receive, send)
             return  # a web socket is refused by not being accepted
 
-        async def with_headers(message: Any) -> None:
+        async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
                 names = {name.lower() for name, _ in message["headers"]}
                 message["headers"] += [
@@ -130,22 +130,22 @@ class _Gate:
 
         request = Request(scope)
         if request.url.path.startswith(self._prefixes):
-            refusal = self._foreign_program(request)
+            refusal = self._refuse_page(request)
         else:
-            refusal = self._way_in(request) or self._refusal(request)
-        await (refusal or self._app)(scope, receive, with_headers)
+            refusal = self._answer_way_in(request) or self._find_refusal(request)
+        await (refusal or self._app)(scope, receive, send_with_headers)
 
-    def _foreign_program(self, request: Request) -> Response | None:
+    def _refuse_page(self, request: Request) -> Response | None:
         """Refuse a page: no page of this server asks there, and one of another site must not."""
-        foreign = self._access.why_no_program(request.headers)
+        foreign = self._access.explain_no_program(request.headers)
         return PlainTextResponse(f"{foreign}\n", 403) if foreign else None
 
-    def _way_in(self, request: Request) -> Response | None:
+    def _answer_way_in(self, request: Request) -> Response | None:
         """Answer who followed a link of another site, such as a notebook: the browser leaves the cookie out.
 
         The page that it gets holds nothing, and opens the same address from here.
         """
-        if request.method != "GET" or self._access.why_foreign(request.method, request.headers):
+        if request.method != "GET" or self._access.explain_foreign(request.method, request.headers):
             return None
         if request.url.path == f"/assets/{WAY_IN}.js":
             return Response(_read(f"{WAY_IN}.js"), media_type=_TYPES["js"])
@@ -155,18 +155,18 @@ class _Gate:
         headers = {} if value is None else {"Set-Cookie": self._access.set_cookie(value)}
         return Response(_read(f"{WAY_IN}.html"), headers=headers, media_type=_TYPES["html"])
 
-    def _refusal(self, request: Request) -> Response | None:
-        foreign = self._access.why_foreign(request.method, request.headers)
+    def _find_refusal(self, request: Request) -> Response | None:
+        foreign = self._access.explain_foreign(request.method, request.headers)
         if foreign:
             return PlainTextResponse(f"{foreign}\n", 403)
         token = request.query_params.get(PARAMETER)
         if token is not None and request.method == "GET":
             value = self._access.take_token(token)
             if value is not None:
-                place = without_token(request.url.path, request.url.query)
+                place = remove_token(request.url.path, request.url.query)
                 headers = {"Set-Cookie": self._access.set_cookie(value)}
                 return RedirectResponse(place, 303, headers)
-        if not self._access.is_known(_cookie_in(request.headers, self._access.cookie)):
+        if not self._access.is_known(_read_cookie(request.headers, self._access.cookie)):
             words = "open the address that `sessiontree serve` printed; each lets one browser in, once\n"
             return PlainTextResponse(words, 401)
         return None
@@ -176,7 +176,7 @@ def _read(name: str) -> bytes:
     return (files("sessiontree.view") / "page" / name).read_bytes()
 
 
-def _cookie_in(headers: Headers, name: str) -> str | None:
+def _read_cookie(headers: Headers, name: str) -> str | None:
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
@@ -203,7 +203,7 @@ class PageParts:
 
         return answer
 
-    async def asset(self, request: Request) -> Response:
+    async def serve_asset(self, request: Request) -> Response:
         """Answer with a module."""
         name = request.path_params["name"]
         if name not in self._assets:
@@ -220,18 +220,18 @@ class PageParts:
         try:
             asked = json.loads(await read_body(request, MAX_BODY))
         except (ValueError, RecursionError) as error:
-            return _refused(ConfigError(f"the question is not JSON: {error}"), 400)
+            return _make_refusal(ConfigError(f"the question is not JSON: {error}"), 400)
         except ClientDisconnect:
             return Response(status_code=400)
         except TooLongError as error:
-            return _refused(SessionTreeError(f"the question is longer than {error}"), 413)
+            return _make_refusal(SessionTreeError(f"the question is longer than {error}"), 413)
         verb, given = (asked.get("verb"), asked.get("given", {})) if isinstance(asked, dict) else (None, None)
         if not isinstance(verb, str) or not isinstance(given, dict):
-            return _refused(ConfigError('ask {"verb": name, "given": {…}}'), 400)
+            return _make_refusal(ConfigError('ask {"verb": name, "given": {…}}'), 400)
         try:
             answer = await tell(verb, given)
         except SessionTreeError as error:
-            return _refused(error, 404 if isinstance(error, TreeNotFound) else 409)
+            return _make_refusal(error, 404 if isinstance(error, TreeNotFound) else 409)
         text = answer if isinstance(answer, str) else dump_json(answer)
         return Response(text, media_type="application/json")
 
@@ -246,7 +246,7 @@ class PageParts:
             farewell: Set when the server ends.
         """
         if self._streams >= MAX_STREAMS:
-            return _refused(ConfigError(f"{MAX_STREAMS} pages are open; close one"), 503)
+            return _make_refusal(ConfigError(f"{MAX_STREAMS} pages are open; close one"), 503)
         known, _, revision = (request.headers.get("last-event-id") or "").rpartition(".")
         known = known or request.query_params.get("feed", "")
         revision = revision or request.query_params.get("revision", "")
@@ -254,18 +254,18 @@ class PageParts:
         try:
             feed = await looking.__aenter__()
         except SessionTreeError as error:
-            return _refused(error, 404)
+            return _make_refusal(error, 404)
         self._streams += 1
 
-        async def news() -> AsyncIterator[dict[str, str]]:
+        async def send_news() -> AsyncIterator[dict[str, str]]:
             try:
-                async for each in _news_of(Viewer(feed, known, held), farewell):
+                async for each in _stream_news(Viewer(feed, known, held), farewell):
                     yield each
             finally:
                 self._streams -= 1
                 await looking.__aexit__(None, None, None)
 
-        return EventSourceResponse(news(), ping=PING_S, send_timeout=30)
+        return EventSourceResponse(send_news(), ping=PING_S, send_timeout=30)
 
 
 class TreeSite:
@@ -287,9 +287,9 @@ class TreeSite:
             Route("/trees", self._list_trees),
             Route("/t/{tree_id}", self._parts.page("index.html")),
             Route("/t/{tree_id}/ask", self._ask, methods=["POST"]),
-            Route("/t/{tree_id}/feed", self._feed),
-            Route("/t/{tree_id}/canvas/{session:path}", self._frame),
-            Route("/assets/{name}", self._parts.asset),
+            Route("/t/{tree_id}/feed", self._serve_feed),
+            Route("/t/{tree_id}/canvas/{session:path}", self._answer_frame),
+            Route("/assets/{name}", self._parts.serve_asset),
         ]
 
     async def close(self) -> None:
@@ -305,34 +305,34 @@ class TreeSite:
         async def tell(verb: str, given: dict[str, Any]) -> dict[str, Any]:
             answer = asyncio.create_task(asked(verb, given))
             if verb == "canvas_wait":  # whoever has gone does not count as a viewer any longer
-                return await _while_there(request, self.farewell, answer)
+                return await _answer_while_there(request, self.farewell, answer)
             return await answer
 
         return await self._parts.ask(request, tell)
 
-    async def _frame(self, request: Request) -> Response:
+    async def _answer_frame(self, request: Request) -> Response:
         """Answer with the document of a canvas's frame; only a frame gets it."""
         if request.headers.get("sec-fetch-dest", "iframe") != "iframe":
             return PlainTextResponse("a canvas is shown in the page of its tree\n", 403)
         try:
             made = await self._trees.frame(request.path_params["tree_id"], request.path_params["session"])
         except SessionTreeError as error:
-            return PlainTextResponse(f"{words_of(error)}\n", 404)
+            return PlainTextResponse(f"{describe_error(error)}\n", 404)
         headers = {**FRAME_HEADERS, "Content-Security-Policy": made.policy}
         return Response(made.html.encode("utf-8", "replace"), headers=headers, media_type="text/html")
 
-    async def _feed(self, request: Request) -> Response:
+    async def _serve_feed(self, request: Request) -> Response:
         looking = self._trees.follow(request.path_params["tree_id"])
         return await self._parts.follow(request, looking, self.farewell)
 
 
-async def _news_of(viewer: Viewer, farewell: asyncio.Event) -> AsyncIterator[dict[str, str]]:
+async def _stream_news(viewer: Viewer, farewell: asyncio.Event) -> AsyncIterator[dict[str, str]]:
     """Yield a viewer's news until the server ends, and then that it does."""
     ending = asyncio.create_task(farewell.wait())
     telling: asyncio.Task[str] | None = None
     try:
         while True:
-            telling = asyncio.create_task(viewer.next_news())
+            telling = asyncio.create_task(viewer.get_next_news())
             await asyncio.wait([telling, ending], return_when=asyncio.FIRST_COMPLETED)
             if not telling.done():
                 break
@@ -344,11 +344,11 @@ async def _news_of(viewer: Viewer, farewell: asyncio.Event) -> AsyncIterator[dic
                 task.cancel()
 
 
-async def _while_there(
+async def _answer_while_there(
     request: Request, farewell: asyncio.Event, answer: asyncio.Task[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return an answer; cancel it, and return no question, once the page has gone or the server ends."""
-    ends = [asyncio.create_task(farewell.wait()), asyncio.create_task(_gone(request))]
+    ends = [asyncio.create_task(farewell.wait()), asyncio.create_task(_wait_until_gone(request))]
     try:
         await asyncio.wait([answer, *ends], return_when=asyncio.FIRST_COMPLETED)
         return answer.result() if answer.done() else {"question": None}
@@ -357,7 +357,7 @@ async def _while_there(
             task.cancel()
 
 
-async def _gone(request: Request) -> None:
+async def _wait_until_gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -382,5 +382,5 @@ async def read_body(request: Request, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _refused(error: SessionTreeError, status: int) -> Response:
-    return JSONResponse({"error": words_of(error)}, status)
+def _make_refusal(error: SessionTreeError, status: int) -> Response:
+    return JSONResponse({"error": describe_error(error)}, status)

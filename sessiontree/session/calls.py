@@ -25,9 +25,13 @@ from sessiontree.contracts.facts.tree_facts import ClientCallEnded
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.approvals import BY_POLICY, CheckedCall, RejectedCall
 from sessiontree.contracts.recorded.codec import Outcome
-from sessiontree.contracts.recorded.results import error_message, pending_message, unknown_message
+from sessiontree.contracts.recorded.results import (
+    make_error_message,
+    make_pending_message,
+    make_unknown_message,
+)
 from sessiontree.contracts.recorded.senders import Principal
-from sessiontree.contracts.tools.author_errors import frames_in
+from sessiontree.contracts.tools.author_errors import read_frames
 from sessiontree.contracts.tools.client_tool import DELEGATED, PERSON_ASKED
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage, UserMessage
 from sessiontree.session import instructions as todo
@@ -61,7 +65,7 @@ def take_in(state: SessionState, decision: Decision, source: str) -> None:
         decision.instructions.append(todo.ToTree(TaintReported(source)))
 
 
-def prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
+def on_prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
     """Decide on a checked call: it runs now, after its intent is durable, or after an approval."""
     decision = Decision()
     checked = stimulus.call
@@ -102,7 +106,7 @@ def _want_approval(
         # A repeat of a pending call joins it: one request, one prompt, at most one effect.
         request_id = same[0].request_id
         text = f"the same call {same[0].call.id} already waits for an approval; its outcome is this one's too"
-        message = pending_message(call.call.id, checked.tool, text, request_id, at_ms)
+        message = make_pending_message(call.call.id, checked.tool, text, request_id, at_ms)
         resets = checked.tool if checked.tool in state.ledger else None
         decision.facts.append(facts.CallResolved(call.key, "pending", message, (), resets))
         return
@@ -113,7 +117,7 @@ def _want_approval(
     decision.instructions.append(todo.ToTree(asked))
 
 
-def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
+def on_rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
     """Count a failed validation: at most three attempts, two if the same mistake is repeated at once.
 
     A program whose text is refused counts as a call whose arguments do not fit.
@@ -125,7 +129,7 @@ def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
         return decision
     if call.outside:
         error = ValidationError(bad.message, bad.field)
-        message = error_message(call.call.id, bad.tool, error, at_ms, schema=bad.schema or None)
+        message = make_error_message(call.call.id, bad.tool, error, at_ms, schema=bad.schema or None)
         resolve(decision, call, "invalid", message)
         return decision
     previous = state.ledger.get(bad.tool)
@@ -160,7 +164,7 @@ def _reject(
         advice = f"{same}{bad.tool} is refused until the next message; go on without it"
     else:
         advice = f"attempt {count} of {MAX_VALIDATION_ATTEMPTS}; correct the arguments and call again"
-    message = error_message(
+    message = make_error_message(
         call.call.id,
         bad.tool,
         ValidationError(bad.message, bad.field),
@@ -179,7 +183,7 @@ def _refuse_given_up(decision: Decision, call: CallState, tool: str, tier: int, 
     error = PermissionDenied(
         PermissionTier(tier), f"{tool} is refused until the next message: its arguments never fitted"
     )
-    resolve(decision, call, "denied", error_message(call.call.id, tool, error, at_ms))
+    resolve(decision, call, "denied", make_error_message(call.call.id, tool, error, at_ms))
 
 
 def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
@@ -194,10 +198,10 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
         if not call.report:
             decision.facts.append(facts.ChildAwaited(call.key, stimulus.message))
         else:
-            child_answered(decision, call, call.report, stimulus.at_ms, untrusted=bool(state.taint))
+            deliver_child_answer(decision, call, call.report, stimulus.at_ms, untrusted=bool(state.taint))
     elif call is not None:
         name = stimulus.message.tool_name
-        resets = name if name in state.ledger and _proves_valid(state, call, stimulus) else None
+        resets = name if name in state.ledger and _is_first_proof(state, call, stimulus) else None
         if stimulus.untrusted and not call.outside:
             take_in(state, decision, name)
         result = facts.CallResolved(call.key, stimulus.outcome, stimulus.message, stimulus.artifacts, resets)
@@ -209,7 +213,7 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
     return decision
 
 
-def _proves_valid(state: SessionState, call: CallState, stimulus: stimuli.CallFinished) -> bool:
+def _is_first_proof(state: SessionState, call: CallState, stimulus: stimuli.CallFinished) -> bool:
     """Whether a result is the first proof that the model can call a tool that it has not given up."""
     if call.outside or stimulus.outcome == "skipped":
         return False
@@ -240,7 +244,7 @@ def conclude(
     """
     outcome, message = result.outcome, result.message
     decision.facts.append(result)
-    if message.is_error and (frames := frames_in(message)):
+    if message.is_error and (frames := read_frames(message)):
         decision.instructions.append(todo.ReportRaised(f"tool {message.tool_name!r}", frames))
     if call.phase == "delegated":
         ended = ClientCallEnded(call.client_id, outcome, *answer)
@@ -265,7 +269,9 @@ def conclude(
         )
 
 
-def child_answered(decision: Decision, call: CallState, text: str, at_ms: int, *, untrusted: bool) -> None:
+def deliver_child_answer(
+    decision: Decision, call: CallState, text: str, at_ms: int, *, untrusted: bool
+) -> None:
     """Give a program's call the report of the child that it started."""
     message = ToolResultMessage(call.call.id, call.tool, (TextContent(text),), None, False, at_ms)
     conclude(
@@ -307,7 +313,7 @@ def notice(
     return facts.MessageReceived(message_id, message, steer=False, wakes=wakes, asked_by=asked_by)
 
 
-def committed(state: SessionState, stimulus: stimuli.IntentsCommitted) -> Decision:
+def on_committed(state: SessionState, stimulus: stimuli.IntentsCommitted) -> Decision:
     """Start the calls whose intents are now durable."""
     decision = Decision()
     for key in stimulus.keys:
@@ -321,7 +327,7 @@ def _execute(state: SessionState, call: CallState) -> todo.ExecuteCall:
     return todo.ExecuteCall(state.ids.call(call.key), call.final, call.answered)
 
 
-def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -> Decision:
+def on_approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -> Decision:
     """Apply the decision on an approval request."""
     decision = Decision()
     found = [each for each in state.calls.values() if each.request_id == stimulus.request_id]
@@ -343,7 +349,7 @@ def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -
             f"{reason}: {stimulus.reason}" if stimulus.reason else reason,
             by_policy=stimulus.by in BY_POLICY,
         )
-        message = error_message(call.call.id, call.tool, error, stimulus.at_ms)
+        message = make_error_message(call.call.id, call.tool, error, stimulus.at_ms)
         resolve(decision, call, "denied", message)
     return decision
 
@@ -372,7 +378,7 @@ def park(call: CallState, at_ms: int) -> facts.CallParked:
             "waiting for an approval; go on with other work, the outcome will be reported",
             call.request_id,
         )
-    message = pending_message(call.call.id, call.tool, text, name, at_ms)
+    message = make_pending_message(call.call.id, call.tool, text, name, at_ms)
     return facts.CallParked(call.key, message)
 
 
@@ -382,7 +388,7 @@ def abort_waiting(decision: Decision, call: CallState, reason: str, at_ms: int) 
     The tree withdraws the requests of a session that stops; that of a program's call may be the only one.
     """
     withdraw_request(decision, call, reason)
-    message = error_message(call.call.id, call.tool, ExecutionError(reason), at_ms)
+    message = make_error_message(call.call.id, call.tool, ExecutionError(reason), at_ms)
     resolve(decision, call, "aborted", message)
 
 
@@ -392,7 +398,7 @@ def withdraw_request(decision: Decision, call: CallState, reason: str) -> None:
         decision.instructions.append(todo.ToTree(ApprovalWithdrawn(call.request_id, reason)))
 
 
-def delegated(state: SessionState, stimulus: stimuli.CallHandedOver) -> Decision:
+def on_delegated(state: SessionState, stimulus: stimuli.CallHandedOver) -> Decision:
     """Hand an allowed call over to the creating program or a person: nobody else answers it from then on."""
     decision = Decision()
     checked = stimulus.call
@@ -410,7 +416,7 @@ def delegated(state: SessionState, stimulus: stimuli.CallHandedOver) -> Decision
     return decision
 
 
-def client_answered(state: SessionState, stimulus: stimuli.ClientAnswered) -> Decision:
+def on_client_answered(state: SessionState, stimulus: stimuli.ClientAnswered) -> Decision:
     """Pass the program's answer to the host, which makes the result from it."""
     decision = Decision()
     found = [call for call in state.calls.values() if call.client_id == stimulus.client_id]
@@ -431,7 +437,7 @@ def expire_client_calls(state: SessionState, at_ms: int) -> Decision:
         if call.expires_at_ms > at_ms:
             later.append(call.expires_at_ms)
         else:
-            resolve(decision, call, "timeout", _overdue(call, at_ms))
+            resolve(decision, call, "timeout", _make_overdue_result(call, at_ms))
     if later:
         decision.instructions.append(todo.WakeSessionAt(min(later)))
     return decision
@@ -449,7 +455,7 @@ def _conclude_late(decision: Decision, call: CallState, at_ms: int) -> None:
     if call.withdrawn or call.ends_at_ms is None:
         abort_waiting(decision, call, WITHDRAWN, at_ms)
     else:
-        message = error_message(call.call.id, call.tool, Timeout(call.timeout_s, call.tool), at_ms)
+        message = make_error_message(call.call.id, call.tool, Timeout(call.timeout_s, call.tool), at_ms)
         resolve(decision, call, "timeout", message)
 
 
@@ -483,21 +489,21 @@ def expire_programs(state: SessionState, at_ms: int, decision: Decision) -> None
         limit_s = (program.expires_at_ms - program.began_at_ms) / 1000
         _end_calls_of(state, call, decision, at_ms)
         decision.instructions.append(todo.AbortCalls((call.key,), "its time is over"))
-        message = error_message(call.call.id, call.tool, Timeout(limit_s, call.tool), at_ms)
+        message = make_error_message(call.call.id, call.tool, Timeout(limit_s, call.tool), at_ms)
         resolve(decision, call, "timeout", message)
 
 
-def _overdue(call: CallState, at_ms: int) -> ToolResultMessage:
+def _make_overdue_result(call: CallState, at_ms: int) -> ToolResultMessage:
     waited_s = max(0, at_ms - call.asked_at_ms) / 1000
     error = (
         ExecutionError(f"nobody answered within {waited_s:g} s; go on without an answer")
         if call.to_person
         else Timeout(waited_s, call.tool)
     )
-    return error_message(call.call.id, call.tool, error, at_ms)
+    return make_error_message(call.call.id, call.tool, error, at_ms)
 
 
-def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:
+def recover_call(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:
     """Repeat what a lost host had to do for one call; an effect that may have happened is never repeated."""
     overtaken = is_overtaken(state, call)
     if call.part_of and overtaken and call.phase in IDLE_PHASES:
@@ -520,33 +526,35 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
     elif call.final.repeatable and not overtaken:
         decision.instructions.append(_execute(state, call))
     else:
-        resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms))
+        resolve(decision, call, "unknown", make_unknown_message(call.call.id, call.tool, at_ms))
 
 
 def is_overtaken(state: SessionState, call: CallState) -> bool:
     """Whether a call is not begun again: of a program's calls the program's own call decides."""
-    first = _outermost(state, call)
+    first = _find_outermost(state, call)
     is_steered = first.key in state.reply_keys and state.steered and not first.parked
     return is_steered or call.cut or call.withdrawn or first.cut or state.stopping is not None
 
 
-def _outermost(state: SessionState, call: CallState) -> CallState:
+def _find_outermost(state: SessionState, call: CallState) -> CallState:
     """Return the call of the program around all programs that a call is part of, or the call itself."""
     while call.part_of in state.calls:
         call = state.calls[call.part_of]
     return call
 
 
-def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decision: Decision) -> None:
+def on_forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decision: Decision) -> None:
     """Settle what the other tree did or waited for: no effect is repeated, and no answer counts twice."""
     at_ms = stimulus.at_ms
-    if call.phase == "intended" or (call.phase == "delegated" and _acts_elsewhere(call)):
-        resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms, UNKNOWN_IN_FORK))
-    elif _outermost(state, call).outside:
+    if call.phase == "intended" or (call.phase == "delegated" and _can_act_elsewhere(call)):
+        resolve(
+            decision, call, "unknown", make_unknown_message(call.call.id, call.tool, at_ms, UNKNOWN_IN_FORK)
+        )
+    elif _find_outermost(state, call).outside:
         error = ExecutionError(
             "skipped: the tree was forked before the call began, and its caller is in the other tree"
         )
-        resolve(decision, call, "skipped", error_message(call.call.id, call.tool, error, at_ms))
+        resolve(decision, call, "skipped", make_error_message(call.call.id, call.tool, error, at_ms))
     elif call.phase in {"asking", "approved"}:
         request_id = state.ids.request(call.key)
         decision.facts.append(facts.ApprovalWanted(request_id, call.final, at_ms))
@@ -561,7 +569,7 @@ def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decis
         decision.instructions.append(todo.ToTree(event))
 
 
-def _acts_elsewhere(call: CallState) -> bool:
+def _can_act_elsewhere(call: CallState) -> bool:
     """Whether a call that was handed over may have an effect that only the other tree hears of."""
     return call.needs is not None or call.final.tier > PermissionTier.READ_ONLY
 
@@ -575,4 +583,4 @@ def _skip(state: SessionState, call: CallState, at_ms: int, decision: Decision) 
     else:
         reason = _NEW_MESSAGE
     error = ExecutionError(f"skipped: {reason}")
-    resolve(decision, call, "skipped", error_message(call.call.id, call.call.name, error, at_ms))
+    resolve(decision, call, "skipped", make_error_message(call.call.id, call.call.name, error, at_ms))

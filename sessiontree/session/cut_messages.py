@@ -25,7 +25,7 @@ from sessiontree.contracts.values.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
-    text_size,
+    measure_text,
 )
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.contracts.values.untrusted import BEGIN, END
@@ -44,7 +44,7 @@ _MARK: Final = re.compile(rf'<<<({BEGIN}|{END}) id="([0-9a-f]+)"')
 _IMAGE_LINE: Final = "(an image was here; it is left out, because the conversation is too long for the model)"
 
 
-def room_for_results(context_tokens: int, used_tokens: int, full_share: float) -> int:
+def compute_result_room(context_tokens: int, used_tokens: int, full_share: float) -> int:
     """Return how many characters the results of one reply may have together."""
     used = used_tokens or _UNKNOWN_SHARE * context_tokens
     left = max(full_share * context_tokens - used, LEAST_ROOM_SHARE * context_tokens)
@@ -60,18 +60,18 @@ def share_room(state: SessionState, full_share: float) -> facts.MessagesShortene
     """
     if state.shared_context is None:
         return None
-    first = _unseen(state.transcript)
+    first = _find_unseen(state.transcript)
     reply = state.transcript[first - 1] if first else None
     used = reply.usage.tokens if isinstance(reply, AssistantMessage) else 0
-    room = room_for_results(state.shared_context, used, full_share)
-    sizes = {at: text_size(state.transcript[at]) for at in range(first, len(state.transcript))}
+    room = compute_result_room(state.shared_context, used, full_share)
+    sizes = {at: measure_text(state.transcript[at]) for at in range(first, len(state.transcript))}
     results = {at: size for at, size in sizes.items() if isinstance(state.transcript[at], ToolResultMessage)}
-    return _shortened(state.transcript, results, sum(results.values()) - room)
+    return _shorten_longest(state.transcript, results, sum(results.values()) - room)
 
 
 def leave_out_seen_images(state: SessionState) -> facts.MessagesShortened | None:
     """Return that images which the model has seen become lines of text; None = no message has any."""
-    seen = range(_unseen(state.transcript))
+    seen = range(_find_unseen(state.transcript))
     images = tuple([at for at in seen if _has_images(state.transcript[at])])
     return facts.MessagesShortened(images=images) if images else None
 
@@ -79,11 +79,11 @@ def leave_out_seen_images(state: SessionState) -> facts.MessagesShortened | None
 def cut_longest(state: SessionState) -> facts.MessagesShortened | None:
     """Return which messages are cut so that the conversation is shorter; None = nothing is left to cut."""
     transcript = state.transcript
-    first = _unseen(transcript)
+    first = _find_unseen(transcript)
     images = [at for at in range(first, len(transcript)) if _has_images(transcript[at])]
     if images and "image" in state.overflow.lower():
-        return _without_images(images)
-    sizes = [text_size(message) for message in transcript]
+        return _drop_older_images(images)
+    sizes = [measure_text(message) for message in transcript]
     need = max(1, int(sum(sizes) * CUT_SHARE))
     kinds: tuple[Callable[[int, Message], bool], ...] = (
         lambda at, message: at >= first and isinstance(message, ToolResultMessage),
@@ -93,17 +93,17 @@ def cut_longest(state: SessionState) -> facts.MessagesShortened | None:
     for of_kind in kinds:
         chosen = {at: sizes[at] for at, message in enumerate(transcript) if of_kind(at, message)}
         if sum(max(0, size - LEAST_CHARS) for size in chosen.values()) >= need or of_kind is kinds[-1]:
-            cut = _shortened(transcript, chosen, need)
+            cut = _shorten_longest(transcript, chosen, need)
             if cut is not None:
                 return cut
-    return _without_images(images) if images else None
+    return _drop_older_images(images) if images else None
 
 
-def shortened(transcript: Sequence[Message], fact: facts.MessagesShortened) -> list[Message]:
+def shorten_messages(transcript: Sequence[Message], fact: facts.MessagesShortened) -> list[Message]:
     """Return the conversation with messages cut."""
     changed = list(transcript)
     for at in fact.images:
-        changed[at] = _image_free(changed[at])
+        changed[at] = _remove_images(changed[at])
     for at, chars in zip(fact.at, fact.chars, strict=True):
         changed[at] = cut_message(changed[at], chars)
     return changed
@@ -167,7 +167,7 @@ def _cut(text: str, max_chars: int) -> str:
     return cut
 
 
-def _shortened(
+def _shorten_longest(
     transcript: Sequence[Message], sizes: Mapping[int, int], need: int
 ) -> facts.MessagesShortened | None:
     """Return a cut of the longest of these messages that takes off ``need`` characters, if it can."""
@@ -182,12 +182,12 @@ def _shortened(
             high = level - 1
     at = tuple([each for each, size in sizes.items() if size > low])
     before = sum(sizes[each] for each in at)
-    if sum(text_size(cut_message(transcript[each], low)) for each in at) >= before:
+    if sum(measure_text(cut_message(transcript[each], low)) for each in at) >= before:
         return None
     return facts.MessagesShortened(at, tuple([low] * len(at)))
 
 
-def _unseen(transcript: Sequence[Message]) -> int:
+def _find_unseen(transcript: Sequence[Message]) -> int:
     """Return the index after the last reply: the model has not replied to what is there."""
     for at in range(len(transcript) - 1, -1, -1):
         if isinstance(transcript[at], AssistantMessage):
@@ -199,12 +199,12 @@ def _has_images(message: Message) -> bool:
     return any(isinstance(block, ImageContent) for block in message.content)
 
 
-def _without_images(images: Sequence[int]) -> facts.MessagesShortened:
+def _drop_older_images(images: Sequence[int]) -> facts.MessagesShortened:
     """Return that the older half of these messages, at least one, loses its images."""
     return facts.MessagesShortened(images=tuple(images[: (len(images) + 1) // 2]))
 
 
-def _image_free(message: Message) -> Message:
+def _remove_images(message: Message) -> Message:
     if isinstance(message, AssistantMessage):
         return message
     content = [

@@ -39,51 +39,51 @@ def decide(state: SessionState, stimulus: Stimulus) -> Decision:  # noqa: C901, 
         case stimuli.CallFinished():
             return calls.finished(state, stimulus)
         case stimuli.CallPrepared():
-            return calls.prepared(state, stimulus)
+            return calls.on_prepared(state, stimulus)
         case stimuli.IntentsCommitted():
-            return calls.committed(state, stimulus)
+            return calls.on_committed(state, stimulus)
         case stimuli.Incoming():
-            return _incoming(state, stimulus)
+            return _on_incoming(state, stimulus)
         case stimuli.Adopted():
-            return _adopted(state, stimulus)
+            return _on_adopted(state, stimulus)
         case stimuli.Recovered():
-            return _recovered(state, stimulus)
+            return _on_recovered(state, stimulus)
         case stimuli.Forked():
-            return _forked(state, stimulus)
+            return _on_forked(state, stimulus)
         case stimuli.ModelFailed():
             return turns.failed(state, stimulus)
         case stimuli.CallRejected():
-            return calls.rejected(state, stimulus)
+            return calls.on_rejected(state, stimulus)
         case stimuli.CallHandedOver():
-            return inputs.handed_over(state, stimulus)
+            return inputs.on_handed_over(state, stimulus)
         case stimuli.ProgramBegan():
-            return programs.began(state, stimulus)
+            return programs.on_began(state, stimulus)
         case stimuli.ProgramSaid():
-            return programs.advanced(state, stimulus)
+            return programs.on_program_said(state, stimulus)
         case stimuli.ClientAnswered():
             return inputs.answered(state, stimulus)
         case stimuli.HookErrorReported():
             return _hook_failed(state, stimulus)
         case stimuli.ApprovalAnswered():
-            return calls.approval_answered(state, stimulus)
+            return calls.on_approval_answered(state, stimulus)
         case stimuli.CallAsked():
             return _call_asked(state, stimulus)
         case stimuli.ChildTroubled():
-            return _child_troubled(state, stimulus)
+            return _on_child_troubled(state, stimulus)
         case stimuli.ApproverAsked():
-            return _approver_asked(state, stimulus)
+            return _on_approver_asked(state, stimulus)
         case stimuli.ApproverAnswered():
-            return _approver_answered(state, stimulus)
+            return _on_approver_answered(state, stimulus)
         case stimuli.CancelAsked():
             return _cancel_asked(state, stimulus)
         case stimuli.WorkInterrupted():
-            return _work_interrupted(state, stimulus)
+            return _on_work_interrupted(state, stimulus)
         case stimuli.JobBegan():
-            return jobs.began(state, stimulus)
+            return jobs.on_began(state, stimulus)
         case stimuli.JobOver():
             return jobs.ended(state, stimulus)
         case stimuli.Rang():
-            return _rang(state, stimulus)
+            return _on_rang(state, stimulus)
         case _:
             assert_never(stimulus)
 
@@ -112,7 +112,7 @@ def react(state: SessionState, stimulus: Stimulus) -> tuple[list[SessionFact], l
     return new_facts, new_instructions
 
 
-def _adopted(state: SessionState, stimulus: stimuli.Adopted) -> Decision:
+def _on_adopted(state: SessionState, stimulus: stimuli.Adopted) -> Decision:
     decision = Decision()
     writer = stimulus.compaction_model
     if state.system_prompt is None:
@@ -128,12 +128,12 @@ def _adopted(state: SessionState, stimulus: stimuli.Adopted) -> Decision:
     return decision
 
 
-def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
+def _on_recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
     decision = Decision()
     if state.taint:
         decision.instructions.append(todo.ToTree(TaintReported(state.taint)))
     for call in list(state.calls.values()):
-        calls.recovered(state, call, stimulus.at_ms, decision)
+        calls.recover_call(state, call, stimulus.at_ms, decision)
     if bounds := [call.ends_at_ms for call in state.calls.values() if call.ends_at_ms is not None]:
         decision.instructions.append(todo.WakeSessionAt(min(bounds)))
     jobs.lost(state, stimulus.at_ms, "its host ended, and it ended with its host", decision)
@@ -151,7 +151,7 @@ def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
     return decision
 
 
-def _forked(state: SessionState, stimulus: stimuli.Forked) -> Decision:
+def _on_forked(state: SessionState, stimulus: stimuli.Forked) -> Decision:
     decision = Decision()
     decision.facts.append(
         facts.SessionForked(stimulus.at_ms, stimulus.shift_ms, stimulus.rewind, stimulus.awaits)
@@ -159,17 +159,17 @@ def _forked(state: SessionState, stimulus: stimuli.Forked) -> Decision:
     if stimulus.rewind is not None:  # it has no other open call
         return decision
     for call in list(state.calls.values()):
-        calls.forked(state, call, stimulus, decision)
+        calls.on_forked(state, call, stimulus, decision)
     jobs.lost(state, stimulus.at_ms, "it ran in the tree from which this one was forked", decision)
     return decision
 
 
-def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
+def _on_incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     decision = Decision()
     if stimulus.message_id in state.heard or state.stopping is not None:
         return decision
     if stimulus.answers and (awaited := state.awaited.get(stimulus.answers)) is not None:
-        return programs.reported(state, awaited, stimulus)
+        return programs.on_reported(state, awaited, stimulus)
     if stimulus.answers in state.unwanted:
         return decision
     words = TextContent(stimulus.text)
@@ -218,7 +218,7 @@ def _call_asked(state: SessionState, stimulus: stimuli.CallAsked) -> Decision:
     return decision
 
 
-def _child_troubled(state: SessionState, stimulus: stimuli.ChildTroubled) -> Decision:
+def _on_child_troubled(state: SessionState, stimulus: stimuli.ChildTroubled) -> Decision:
     decision = Decision()
     if stimulus.post_id not in state.heard:
         trouble = stimulus.trouble
@@ -233,7 +233,7 @@ def _child_troubled(state: SessionState, stimulus: stimuli.ChildTroubled) -> Dec
     return decision
 
 
-def _approver_asked(state: SessionState, stimulus: stimuli.ApproverAsked) -> Decision:
+def _on_approver_asked(state: SessionState, stimulus: stimuli.ApproverAsked) -> Decision:
     decision = Decision()
     question = stimulus.question
     if question.request_id in state.consultations:
@@ -247,7 +247,7 @@ def _approver_asked(state: SessionState, stimulus: stimuli.ApproverAsked) -> Dec
     return decision
 
 
-def _approver_answered(state: SessionState, stimulus: stimuli.ApproverAnswered) -> Decision:
+def _on_approver_answered(state: SessionState, stimulus: stimuli.ApproverAnswered) -> Decision:
     decision = Decision()
     if stimulus.reply.request_id in state.consultations:
         decision.facts.append(stimulus.reply)
@@ -275,7 +275,7 @@ def _cancel_asked(state: SessionState, stimulus: stimuli.CancelAsked) -> Decisio
     return decision
 
 
-def _work_interrupted(state: SessionState, stimulus: stimuli.WorkInterrupted) -> Decision:
+def _on_work_interrupted(state: SessionState, stimulus: stimuli.WorkInterrupted) -> Decision:
     decision = Decision()
     if stimulus.post_id in state.heard or state.stopping is not None:
         return decision
@@ -304,7 +304,7 @@ def _work_interrupted(state: SessionState, stimulus: stimuli.WorkInterrupted) ->
     return decision
 
 
-def _rang(state: SessionState, stimulus: stimuli.Rang) -> Decision:
+def _on_rang(state: SessionState, stimulus: stimuli.Rang) -> Decision:
     """End the calls whose answers are overdue, and let the model continue if it has waited long enough."""
     decision = calls.expire_client_calls(state, stimulus.at_ms)
     calls.expire_programs(state, stimulus.at_ms, decision)
@@ -337,7 +337,7 @@ def system_prompt(spec: SessionSpec, prompt: str, tools: Sequence[str], further:
     """Return the system prompt of a session; deterministic, with the tools in the given order."""
     parts = [prompt, _ROLES[spec.kind], f"Your session is {spec.session_id} at depth {spec.depth}."]
     if tools:
-        parts.append(_tools_line(tools))
+        parts.append(_format_tools_line(tools))
     else:
         parts.append("You hold no tools.")
     if spec.delegates:
@@ -348,7 +348,7 @@ def system_prompt(spec: SessionSpec, prompt: str, tools: Sequence[str], further:
     return "\n\n".join(part for part in parts if part)
 
 
-def given_parts(spec: SessionSpec, tools: Sequence[str], system_prompt_text: str) -> tuple[str, str]:
+def find_given_parts(spec: SessionSpec, tools: Sequence[str], system_prompt_text: str) -> tuple[str, str]:
     """Return the two parts of a system prompt that were given when it was made: of the agent, and further."""
     own = system_prompt(replace(spec, result_schema=None), "", tools)
     demand = "" if spec.result_schema is None else compile_result(spec.result_schema).demand
@@ -358,15 +358,15 @@ def given_parts(spec: SessionSpec, tools: Sequence[str], system_prompt_text: str
     return prompt.removesuffix("\n\n"), further.removesuffix(demand).strip("\n") if demand else further[2:]
 
 
-def unlisted(prompt: str, gone: Collection[str]) -> str:
+def remove_tool_names(prompt: str, gone: Collection[str]) -> str:
     """Return a system prompt without the names of these tools."""
     parts = prompt.split("\n\n")
     for at, part in enumerate(parts):
         if part.startswith(_TOOLS):
             names = part.removeprefix(_TOOLS).removesuffix(".").split(", ")
-            parts[at] = _tools_line(name for name in names if name not in gone)
+            parts[at] = _format_tools_line(name for name in names if name not in gone)
     return "\n\n".join(parts)
 
 
-def _tools_line(names: Iterable[str]) -> str:
+def _format_tools_line(names: Iterable[str]) -> str:
     return f"{_TOOLS}{', '.join(names)}."

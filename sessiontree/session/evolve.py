@@ -15,8 +15,8 @@ from sessiontree.contracts.facts.rewind import AwaitedAgain, RecordedCalls, Rewi
 from sessiontree.contracts.facts.session_facts import SessionFact
 from sessiontree.contracts.handles.jobs import MAX_KEPT_JOBS
 from sessiontree.contracts.recorded.approvals import CheckedCall
-from sessiontree.contracts.recorded.programs import MAX_PROGRAM_CALLS, expiry_ms, key_in_program
-from sessiontree.contracts.settings.model_settings import joined_settings
+from sessiontree.contracts.recorded.programs import MAX_PROGRAM_CALLS, compute_expiry_ms, make_program_key
+from sessiontree.contracts.settings.model_settings import merge_settings
 from sessiontree.contracts.values.jsonable import digest_of
 from sessiontree.contracts.values.messages import (
     NOTHING_USED,
@@ -26,8 +26,8 @@ from sessiontree.contracts.values.messages import (
     Usage,
 )
 from sessiontree.contracts.values.truncation import cut_line
-from sessiontree.session.compaction import compacted
-from sessiontree.session.cut_messages import shortened
+from sessiontree.session.compaction import compact_transcript
+from sessiontree.session.cut_messages import shorten_messages
 from sessiontree.session.state import CUT_SHORT, Attempts, CallState, ProgramState, SessionState
 
 REMEMBERED_MESSAGES = 4096
@@ -52,25 +52,25 @@ def evolve(state: SessionState, fact: SessionFact) -> SessionState:
     return state
 
 
-def _opened(state: SessionState, fact: facts.Opened) -> None:
+def _on_opened(state: SessionState, fact: facts.Opened) -> None:
     state.system_prompt = fact.system_prompt
     state.tools = fact.tools
     state.model = fact.model
     state.compaction_model = fact.compaction_model
     if fact.task is not None:
-        _heard(state, fact.task)
+        _on_received(state, fact.task)
     if fact.turn is not None:
         _turn_started(state, fact.turn)
 
 
-def _model_changed(state: SessionState, fact: facts.ModelChanged) -> None:
+def _on_model_changed(state: SessionState, fact: facts.ModelChanged) -> None:
     state.model = fact.model
     state.compaction_model = fact.compaction_model
     if state.compacting is not None and state.compacting.model:
         state.compacting = replace(state.compacting, model=fact.compaction_model)
 
 
-def _forked(state: SessionState, fact: facts.SessionForked) -> None:
+def _on_forked(state: SessionState, fact: facts.SessionForked) -> None:
     state.consultations.clear()
     # These children were started under ids of the other tree.
     state.awaited = {call_id: key for call_id, key in fact.awaits if key}
@@ -79,7 +79,7 @@ def _forked(state: SessionState, fact: facts.SessionForked) -> None:
         if (waiting := state.calls.get(key)) is not None:
             waiting.awaits = call_id
     if fact.rewind is not None:
-        _rewound(state, fact.rewind, fact.at_ms)
+        _rewind(state, fact.rewind, fact.at_ms)
         return
     if state.retry_at_ms is not None:
         state.retry_at_ms += fact.shift_ms
@@ -92,7 +92,7 @@ def _forked(state: SessionState, fact: facts.SessionForked) -> None:
             call.program.expires_at_ms += fact.shift_ms
 
 
-def _rewound(state: SessionState, rewind: Rewind, at_ms: int) -> None:
+def _rewind(state: SessionState, rewind: Rewind, at_ms: int) -> None:
     """Go on from an earlier message; what was used since stays counted."""
     state.transcript = [*state.transcript[: rewind.upto], *rewind.again]
     state.calls.clear()
@@ -114,7 +114,7 @@ def _rewound(state: SessionState, rewind: Rewind, at_ms: int) -> None:
         key = f"{turn}.{index}"
         if key == program.call.key:
             began_ms = program.began_at_ms
-            held = ProgramState(began_ms, expiry_ms(program.call.arguments, at_ms))
+            held = ProgramState(began_ms, compute_expiry_ms(program.call.arguments, at_ms))
             held.recorded = RecordedCalls.of(program)
             state.awaited.update({each.call_id: key for each in program.awaited})
             state.calls[key] = CallState(
@@ -125,7 +125,7 @@ def _rewound(state: SessionState, rewind: Rewind, at_ms: int) -> None:
     state.reply_keys = tuple(f"{turn}.{index}" for index in range(len(calls)))
 
 
-def _heard(state: SessionState, fact: facts.MessageReceived) -> None:
+def _on_received(state: SessionState, fact: facts.MessageReceived) -> None:
     state.inbox.append(fact)
     _remember(state, fact.message_id)
     if fact.wakes:
@@ -135,7 +135,7 @@ def _heard(state: SessionState, fact: facts.MessageReceived) -> None:
         _turn_started(state, fact.turn)
 
 
-def _acts_for(state: SessionState, fact: facts.ActsFor) -> None:
+def _on_acts_for(state: SessionState, fact: facts.ActsFor) -> None:
     state.asked_by = fact.askers
 
 
@@ -165,7 +165,7 @@ def _turn_started(state: SessionState, fact: facts.TurnStarted) -> None:
             if waiting.wakes:
                 state.unanswered.append(waiting.message_id)
             if waiting.settings is not None:
-                state.settings = joined_settings(state.settings, waiting.settings)
+                state.settings = merge_settings(state.settings, waiting.settings)
         del state.inbox[: fact.took]
 
 
@@ -189,7 +189,7 @@ def _turn_replied(state: SessionState, fact: facts.TurnReplied) -> None:
             state.calls[key] = CallState(key, call, asked_by=state.asked_by)
         state.reply_keys = tuple(keys)
     if fact.finished is not None:
-        _rested(state, fact.finished)
+        _on_run_finished(state, fact.finished)
 
 
 def _charge(state: SessionState, usage: Usage) -> None:
@@ -231,11 +231,11 @@ def _turn_cut(state: SessionState, fact: facts.TurnCut) -> None:
     state.compacting = None
 
 
-def _context_filled(state: SessionState, fact: facts.ContextFilled) -> None:
+def _on_context_filled(state: SessionState, fact: facts.ContextFilled) -> None:
     state.is_crowded = True
 
 
-def _compaction_begun(state: SessionState, fact: facts.CompactionBegun) -> None:
+def _on_compaction_begun(state: SessionState, fact: facts.CompactionBegun) -> None:
     state.turn = fact.turn
     state.asking = True
     state.model_failures = 0
@@ -245,7 +245,7 @@ def _compaction_begun(state: SessionState, fact: facts.CompactionBegun) -> None:
     state.compactions += 1
 
 
-def _context_compacted(state: SessionState, fact: facts.ContextCompacted) -> None:
+def _on_context_compacted(state: SessionState, fact: facts.ContextCompacted) -> None:
     _charge(state, fact.usage)
     state.asking = False
     state.compacting = None
@@ -254,10 +254,10 @@ def _context_compacted(state: SessionState, fact: facts.ContextCompacted) -> Non
     state.compaction_failures = 0
     state.compaction_problem = ""
     state.summary_limit = None
-    state.transcript, state.summary_at = compacted(state.transcript, fact)
+    state.transcript, state.summary_at = compact_transcript(state.transcript, fact)
 
 
-def _compaction_failed(state: SessionState, fact: facts.CompactionFailed) -> None:
+def _on_compaction_failed(state: SessionState, fact: facts.CompactionFailed) -> None:
     if fact.usage is not None:
         _charge(state, fact.usage)
     state.asking = False
@@ -271,10 +271,10 @@ def _compaction_failed(state: SessionState, fact: facts.CompactionFailed) -> Non
     state.summary_limit = fact.summary_limit
 
 
-def _messages_shortened(state: SessionState, fact: facts.MessagesShortened) -> None:
+def _on_messages_shortened(state: SessionState, fact: facts.MessagesShortened) -> None:
     state.overflow = ""
     state.shared_context = None
-    state.transcript = shortened(state.transcript, fact)
+    state.transcript = shorten_messages(state.transcript, fact)
 
 
 def _call_opened(state: SessionState, fact: facts.CallOpened) -> None:
@@ -305,7 +305,7 @@ def _call_intended(state: SessionState, fact: facts.CallIntended) -> None:
         call.phase = "intended"
 
 
-def _approval_wanted(state: SessionState, fact: facts.ApprovalWanted) -> None:
+def _on_approval_wanted(state: SessionState, fact: facts.ApprovalWanted) -> None:
     call = _bind(state, fact.call)
     if call is not None:
         call.phase = "asking"
@@ -313,7 +313,7 @@ def _approval_wanted(state: SessionState, fact: facts.ApprovalWanted) -> None:
         call.asked_at_ms = fact.at_ms
 
 
-def _approval_settled(state: SessionState, fact: facts.ApprovalSettled) -> None:
+def _on_approval_settled(state: SessionState, fact: facts.ApprovalSettled) -> None:
     call = state.calls.get(fact.key)
     if call is not None and fact.decision == "approved" and call.phase == "asking":
         call.phase = "approved"  # otherwise its intent was made durable with the answer, earlier
@@ -331,7 +331,7 @@ def _call_delegated(state: SessionState, fact: facts.CallDelegated) -> None:
         call.rounds += fact.input is not None
 
 
-def _input_given(state: SessionState, fact: facts.InputGiven) -> None:
+def _on_input_given(state: SessionState, fact: facts.InputGiven) -> None:
     call = state.calls.get(fact.key)
     if call is not None:
         call.phase = "intended"
@@ -346,7 +346,7 @@ def _call_parked(state: SessionState, fact: facts.CallParked) -> None:
     _place(state, fact.key, fact.message)
 
 
-def _arguments_rejected(state: SessionState, fact: facts.ArgumentsRejected) -> None:
+def _on_arguments_rejected(state: SessionState, fact: facts.ArgumentsRejected) -> None:
     call = state.calls.get(fact.key)
     made_by = None if call is None else state.calls.get(call.part_of)
     program = None if made_by is None else made_by.program
@@ -388,17 +388,17 @@ def _answer_program(state: SessionState, call: CallState, fact: facts.CallResolv
         made_by.program.untrusted = made_by.program.untrusted or fact.untrusted
 
 
-def _program_started(state: SessionState, fact: facts.ProgramStarted) -> None:
+def _on_program_started(state: SessionState, fact: facts.ProgramStarted) -> None:
     call = state.calls.get(fact.call.key)
     if call is not None:
         # Nothing is known of its text yet, so the attempts at its tool are still counted.
         call.checked = fact.call
         call.phase = "program"
-        ends_ms = expiry_ms(fact.call.arguments, fact.at_ms, fact.source)
+        ends_ms = compute_expiry_ms(fact.call.arguments, fact.at_ms, fact.source)
         call.program = ProgramState(fact.at_ms, ends_ms, fact.source)
 
 
-def _program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:
+def _on_program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:
     made_by = state.calls.get(fact.key)
     if made_by is None or made_by.program is None:
         return
@@ -406,7 +406,7 @@ def _program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:
     program.notes += len(fact.notes)
     before = len(program.asked)
     for number, asked in enumerate(fact.calls, start=before):
-        key = key_in_program(fact.key, number)
+        key = make_program_key(fact.key, number)
         program.asked.append(digest_of(asked.tool, asked.arguments))
         call = ToolCall(f"{made_by.call.id}/{number}", asked.tool, asked.arguments)
         state.calls[key] = CallState(
@@ -426,7 +426,7 @@ def _program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:
             state.calls[key].timeout_s = asked.timeout_s
             state.calls[key].ends_at_ms = fact.at_ms + int(asked.timeout_s * 1000)
     for number in fact.withdrawn:
-        if (given_up := state.calls.get(key_in_program(fact.key, number))) is not None:
+        if (given_up := state.calls.get(make_program_key(fact.key, number))) is not None:
             given_up.withdrawn = True
     state.calls_made += len(fact.calls)
 
@@ -442,13 +442,13 @@ def _serve(state: SessionState, program: ProgramState, number: int, call: CallSt
         call.awaits, call.phase = found.call_id, "child"
 
 
-def _child_awaited(state: SessionState, fact: facts.ChildAwaited) -> None:
+def _on_child_awaited(state: SessionState, fact: facts.ChildAwaited) -> None:
     call = state.calls.get(fact.key)
     if call is not None:
         call.phase = "child"
 
 
-def _child_reported(state: SessionState, fact: facts.ChildReported) -> None:
+def _on_child_reported(state: SessionState, fact: facts.ChildReported) -> None:
     _remember(state, fact.message_id)
     call = state.calls.get(fact.key)
     if call is not None and fact.answers and call.program is not None:
@@ -483,7 +483,7 @@ def _place(state: SessionState, key: str, message: ToolResultMessage) -> None:
     state.owes_turn = not state.interrupted
 
 
-def _tainted(state: SessionState, fact: facts.Tainted) -> None:
+def _on_tainted(state: SessionState, fact: facts.Tainted) -> None:
     state.taint = fact.source
 
 
@@ -491,30 +491,30 @@ def _hook_failed(state: SessionState, fact: facts.HookFailed) -> None:
     """Change nothing: the fact is for readers of the journal."""
 
 
-def _tool_given_up(state: SessionState, fact: facts.ToolGivenUp) -> None:
+def _on_tool_given_up(state: SessionState, fact: facts.ToolGivenUp) -> None:
     """The parent is informed, and the ledger already refuses the tool; the result tells of it, too."""
     where = f" at {fact.field}" if fact.field else ""
     reason = cut_line(fact.reason, MAX_GIVEN_UP_CHARS)
     state.given_up[fact.tool] = f"{fact.tool}: no valid call in {fact.attempts} attempts{where}: {reason}"
 
 
-def _child_trouble_noted(state: SessionState, fact: facts.ChildTroubleNoted) -> None:
+def _on_child_trouble_noted(state: SessionState, fact: facts.ChildTroubleNoted) -> None:
     """Change nothing: the fact is for the event stream, and its text is in the inbox as a separate notice."""
 
 
-def _approver_consulted(state: SessionState, fact: facts.ApproverConsulted) -> None:
+def _on_approver_consulted(state: SessionState, fact: facts.ApproverConsulted) -> None:
     state.consultations[fact.question.request_id] = fact.question
 
 
-def _approver_replied(state: SessionState, fact: facts.ApproverReplied) -> None:
+def _on_approver_replied(state: SessionState, fact: facts.ApproverReplied) -> None:
     state.consultations.pop(fact.request_id, None)
 
 
-def _job_started(state: SessionState, fact: facts.JobStarted) -> None:
+def _on_job_started(state: SessionState, fact: facts.JobStarted) -> None:
     state.jobs[fact.job_id] = fact
 
 
-def _job_ended(state: SessionState, fact: facts.JobEnded) -> None:
+def _on_job_ended(state: SessionState, fact: facts.JobEnded) -> None:
     began = state.jobs.pop(fact.job_id, None)
     if began is not None:
         state.past_jobs[fact.job_id] = (began, fact)
@@ -522,11 +522,11 @@ def _job_ended(state: SessionState, fact: facts.JobEnded) -> None:
             del state.past_jobs[next(iter(state.past_jobs))]
 
 
-def _result_rejected(state: SessionState, fact: facts.ResultRejected) -> None:
+def _on_result_rejected(state: SessionState, fact: facts.ResultRejected) -> None:
     state.result_attempts = fact.attempt
 
 
-def _rested(state: SessionState, fact: facts.RunFinished) -> None:
+def _on_run_finished(state: SessionState, fact: facts.RunFinished) -> None:
     state.unanswered = [each for each in state.unanswered if each not in fact.answers]
     status = "failed" if fact.error is not None else "completed"
     said = NOTHING_SAID if fact.is_empty else fact.text
@@ -541,7 +541,7 @@ def _rested(state: SessionState, fact: facts.RunFinished) -> None:
     state.avoids_compaction_model = False
 
 
-def _interrupted(state: SessionState, fact: facts.Interrupted) -> None:
+def _on_interrupted(state: SessionState, fact: facts.Interrupted) -> None:
     _remember(state, fact.post_id)
     state.interrupted = True
     state.owes_turn = False
@@ -550,7 +550,7 @@ def _interrupted(state: SessionState, fact: facts.Interrupted) -> None:
         call.cut = True
 
 
-def _stopping(state: SessionState, fact: facts.Stopping) -> None:
+def _on_stopping(state: SessionState, fact: facts.Stopping) -> None:
     state.stopping = fact.status
     state.stop_reason = fact.reason
     state.asking = False
@@ -559,11 +559,11 @@ def _stopping(state: SessionState, fact: facts.Stopping) -> None:
 
 
 APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
-    facts.Opened: _opened,
-    facts.ModelChanged: _model_changed,
-    facts.SessionForked: _forked,
-    facts.MessageReceived: _heard,
-    facts.ActsFor: _acts_for,
+    facts.Opened: _on_opened,
+    facts.ModelChanged: _on_model_changed,
+    facts.SessionForked: _on_forked,
+    facts.MessageReceived: _on_received,
+    facts.ActsFor: _on_acts_for,
     facts.TurnStarted: _turn_started,
     facts.TurnReplied: _turn_replied,
     facts.ReplyCut: _reply_cut,
@@ -571,36 +571,36 @@ APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.TurnFailed: _turn_failed,
     facts.TurnRetried: _turn_retried,
     facts.TurnCut: _turn_cut,
-    facts.ContextFilled: _context_filled,
-    facts.CompactionBegun: _compaction_begun,
-    facts.ContextCompacted: _context_compacted,
-    facts.CompactionFailed: _compaction_failed,
-    facts.MessagesShortened: _messages_shortened,
+    facts.ContextFilled: _on_context_filled,
+    facts.CompactionBegun: _on_compaction_begun,
+    facts.ContextCompacted: _on_context_compacted,
+    facts.CompactionFailed: _on_compaction_failed,
+    facts.MessagesShortened: _on_messages_shortened,
     facts.CallOpened: _call_opened,
     facts.CallHeld: _call_held,
     facts.CallIntended: _call_intended,
-    facts.ApprovalWanted: _approval_wanted,
-    facts.ApprovalSettled: _approval_settled,
+    facts.ApprovalWanted: _on_approval_wanted,
+    facts.ApprovalSettled: _on_approval_settled,
     facts.CallDelegated: _call_delegated,
-    facts.InputGiven: _input_given,
+    facts.InputGiven: _on_input_given,
     facts.CallParked: _call_parked,
-    facts.ArgumentsRejected: _arguments_rejected,
+    facts.ArgumentsRejected: _on_arguments_rejected,
     facts.CallResolved: _call_resolved,
-    facts.ProgramStarted: _program_started,
-    facts.ProgramAdvanced: _program_advanced,
-    facts.ChildAwaited: _child_awaited,
-    facts.ChildReported: _child_reported,
-    facts.Tainted: _tainted,
+    facts.ProgramStarted: _on_program_started,
+    facts.ProgramAdvanced: _on_program_advanced,
+    facts.ChildAwaited: _on_child_awaited,
+    facts.ChildReported: _on_child_reported,
+    facts.Tainted: _on_tainted,
     facts.HookFailed: _hook_failed,
-    facts.ToolGivenUp: _tool_given_up,
-    facts.ChildTroubleNoted: _child_trouble_noted,
-    facts.ApproverConsulted: _approver_consulted,
-    facts.ApproverReplied: _approver_replied,
-    facts.JobStarted: _job_started,
-    facts.JobEnded: _job_ended,
-    facts.ResultRejected: _result_rejected,
-    facts.RunFinished: _rested,
-    facts.Interrupted: _interrupted,
-    facts.Stopping: _stopping,
+    facts.ToolGivenUp: _on_tool_given_up,
+    facts.ChildTroubleNoted: _on_child_trouble_noted,
+    facts.ApproverConsulted: _on_approver_consulted,
+    facts.ApproverReplied: _on_approver_replied,
+    facts.JobStarted: _on_job_started,
+    facts.JobEnded: _on_job_ended,
+    facts.ResultRejected: _on_result_rejected,
+    facts.RunFinished: _on_run_finished,
+    facts.Interrupted: _on_interrupted,
+    facts.Stopping: _on_stopping,
 }
 """How each type of fact is applied; every fact of a session has an entry."""

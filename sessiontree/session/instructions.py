@@ -12,11 +12,11 @@ from sessiontree.contracts.recorded.client_calls import ClientAnswer
 from sessiontree.contracts.recorded.codec import Outcome
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.recorded.tool_inputs import AnsweredInput
-from sessiontree.contracts.values.fast_init import quickly_made
+from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.messages import ToolCall, ToolResultMessage
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class PrepareCall:
     """Check a call; answer with CallPrepared, CallRejected or CallFinished.
@@ -35,7 +35,7 @@ class PrepareCall:
     """Whether the reply that it is in was cut off at its length limit, maybe within this call."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class ExecuteCall:
     """Run a checked call; answer with CallFinished.
@@ -51,7 +51,7 @@ class ExecuteCall:
     """The input that a person gave it last; None = it asked for none."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class AdvanceProgram:
     """Give a program the answers that it has not been given; answer with ProgramSaid or CallFinished.
@@ -70,7 +70,7 @@ class AbortCalls:
     reason: str
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class CallModel:
     """Ask the model; the state's transcript is the prompt."""

@@ -13,12 +13,12 @@ from sessiontree.session.calls import Decision, notice
 from sessiontree.session.state import SessionState
 
 
-def job_message_id(job_id: str) -> str:
+def make_job_message_id(job_id: str) -> str:
     """Return the id of the message about a job's end; a session reads one such message."""
     return f"job.{job_id}"
 
 
-def began(state: SessionState, stimulus: stimuli.JobBegan) -> Decision:
+def on_began(state: SessionState, stimulus: stimuli.JobBegan) -> Decision:
     """Record a job once."""
     decision = Decision()
     job_id = stimulus.started.job_id
@@ -39,7 +39,7 @@ def lost(state: SessionState, at_ms: int, reason: str, decision: Decision) -> No
     """Record that all running jobs are lost, and have the session read about each."""
     for job in state.jobs.values():
         decision.facts.append(facts.JobEnded(job.job_id, "lost", reason=reason))
-        message_id = job_message_id(job.job_id)
+        message_id = make_job_message_id(job.job_id)
         if state.stopping is None and message_id not in state.heard:
             text = f"{job.job_id} was lost: {reason}. It ran: {job.command}"
             wakes = not state.interrupted

@@ -11,11 +11,11 @@ from dataclasses import replace
 from sessiontree.contracts.facts import session_facts as facts
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.rewind import RecordedCall, ServedAnswer
-from sessiontree.contracts.recorded.programs import STARTS_CHILDREN, expiry_ms, key_in_program
+from sessiontree.contracts.recorded.programs import STARTS_CHILDREN, compute_expiry_ms, make_program_key
 from sessiontree.contracts.values.jsonable import digest_of
 from sessiontree.contracts.values.messages import TextContent, ToolCall, ToolResultMessage
 from sessiontree.session import instructions as todo
-from sessiontree.session.calls import WITHDRAWN, Decision, child_answered, end_calls, take_in
+from sessiontree.session.calls import WITHDRAWN, Decision, deliver_child_answer, end_calls, take_in
 from sessiontree.session.state import IDLE_PHASES, CallState, SessionState
 
 
@@ -35,20 +35,20 @@ def is_waiting(state: SessionState, program: CallState) -> bool:
     return program.key in asked_by and all(key in asked_by for key in nested)
 
 
-def began(state: SessionState, stimulus: stimuli.ProgramBegan) -> Decision:
+def on_began(state: SessionState, stimulus: stimuli.ProgramBegan) -> Decision:
     """Start a program; a repeat changes nothing."""
     decision = Decision()
     call = state.calls.get(stimulus.call.key)
     if call is not None and call.phase in {"open", "intended"} and state.stopping is None:
         decision.facts.append(facts.ProgramStarted(stimulus.call, stimulus.at_ms, stimulus.source))
         decision.instructions.append(todo.AdvanceProgram(call.key))
-        ends_ms = expiry_ms(stimulus.call.arguments, stimulus.at_ms, stimulus.source)
+        ends_ms = compute_expiry_ms(stimulus.call.arguments, stimulus.at_ms, stimulus.source)
         if ends_ms is not None:
             decision.instructions.append(todo.WakeSessionAt(ends_ms))
     return decision
 
 
-def advanced(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decision:
+def on_program_said(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decision:
     """Record what a program asks for, and have its calls checked; a repeat changes nothing."""
     decision = Decision()
     call = state.calls.get(stimulus.key)
@@ -57,7 +57,7 @@ def advanced(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decision:
     program = call.program
     asked = stimulus.calls if stimulus.first == len(program.asked) else ()
     notes = stimulus.notes[max(0, program.notes - stimulus.noted) :]
-    given_up_now = _given_up(state, stimulus, range(len(program.asked), len(program.asked) + len(asked)))
+    given_up_now = _find_given_up(state, stimulus, range(len(program.asked), len(program.asked) + len(asked)))
     if not asked and not notes and not given_up_now:
         return decision
     bounds = [each.timeout_s for each in asked if each.timeout_s is not None]
@@ -66,7 +66,7 @@ def advanced(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decision:
     decision.facts.append(advanced)
     if bounds:
         decision.instructions.append(todo.WakeSessionAt(at_ms + int(min(bounds) * 1000)))
-    open_before = (state.calls.get(key_in_program(call.key, number)) for number in given_up_now)
+    open_before = (state.calls.get(make_program_key(call.key, number)) for number in given_up_now)
     end_calls(decision, [each for each in open_before if each], WITHDRAWN, stimulus.at_ms)
     given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
     used: set[int] = set()
@@ -75,22 +75,22 @@ def advanced(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decision:
         found = recorded.find(number, digest_of(each.tool, each.arguments), used) if recorded else None
         if found is not None:
             used.add(found.number)
-            result = _recorded_result(state, call, number, found, stimulus.at_ms)
+            result = _make_recorded_result(state, call, number, found, stimulus.at_ms)
             if result is not None:
                 decision.facts.append(result)
                 decision.instructions.append(todo.AdvanceProgram(call.key))
             continue
         wanted = ToolCall(f"{call.call.id}/{number}", each.tool, each.arguments)
-        key = key_in_program(call.key, number)
+        key = make_program_key(call.key, number)
         decision.instructions.append(todo.PrepareCall(key, wanted, given_up, call.asked_by))
     return decision
 
 
-def _recorded_result(
+def _make_recorded_result(
     state: SessionState, program: CallState, number: int, found: RecordedCall, at_ms: int
 ) -> facts.CallResolved | None:
     """Return the result that a call gets from the journal; None = it waits for a child."""
-    call_id, key = f"{program.call.id}/{number}", key_in_program(program.key, number)
+    call_id, key = f"{program.call.id}/{number}", make_program_key(program.key, number)
     if isinstance(found, ServedAnswer):
         message = replace(found.message, tool_call_id=call_id)
         return facts.CallResolved(
@@ -103,17 +103,17 @@ def _recorded_result(
     return facts.CallResolved(key, "ok", message, is_json=True, untrusted=bool(state.taint))
 
 
-def _given_up(state: SessionState, stimulus: stimuli.ProgramSaid, asked: range) -> tuple[int, ...]:
+def _find_given_up(state: SessionState, stimulus: stimuli.ProgramSaid, asked: range) -> tuple[int, ...]:
     """Return the numbers of the calls that a program gives up now; a repeat gives up nothing."""
     numbers = []
     for number in stimulus.withdrawn:
-        known = state.calls.get(key_in_program(stimulus.key, number))
+        known = state.calls.get(make_program_key(stimulus.key, number))
         if number in asked if known is None else not known.withdrawn:
             numbers.append(number)
     return tuple(numbers)
 
 
-def reported(state: SessionState, key: str, stimulus: stimuli.Incoming) -> Decision:
+def on_reported(state: SessionState, key: str, stimulus: stimuli.Incoming) -> Decision:
     """Take the report of a child that a program waits for: the answer of the call that started it."""
     decision = Decision()
     call = state.calls[key]
@@ -123,7 +123,7 @@ def reported(state: SessionState, key: str, stimulus: stimuli.Incoming) -> Decis
         decision.facts.append(early)
     elif call.phase == "child":
         decision.facts.append(facts.ChildReported(key, stimulus.message_id))
-        child_answered(decision, call, stimulus.text, stimulus.at_ms, untrusted=bool(stimulus.taint))
+        deliver_child_answer(decision, call, stimulus.text, stimulus.at_ms, untrusted=bool(stimulus.taint))
     else:
         # The call's own result is still to come, and so is the child's id.
         decision.facts.append(facts.ChildReported(key, stimulus.message_id, stimulus.text))

@@ -23,7 +23,7 @@ from sessiontree.contracts.values.messages import (
     UserMessage,
 )
 from sessiontree.contracts.values.truncation import cut_line
-from sessiontree.contracts.values.untrusted import without_numbers
+from sessiontree.contracts.values.untrusted import remove_numbers
 
 NOTICES_BEFORE: Final = 2
 """The model is warned this many rounds before the end."""
@@ -61,7 +61,7 @@ class Repetition:
     @property
     def problem(self) -> str:
         """Why the run ends."""
-        how = "was refused" if _code_of(self.result) == "permission_denied" else "returned the same"
+        how = "was refused" if _get_code(self.result) == "permission_denied" else "returned the same"
         if how != "was refused" and self.result.is_error:
             how = "failed"
         last = cut_line(self.result.text, MAX_SHOWN_CHARS)
@@ -86,7 +86,7 @@ def find_repetition(transcript: Sequence[Message], most: int) -> Repetition | No
         transcript: The conversation; it ends with results.
         most: Number of repeats that ends a run; the model is warned :data:`NOTICES_BEFORE` before.
     """
-    backwards = _rounds(transcript)
+    backwards = _iterate_rounds(transcript)
     earlier: list[_Round] = []
     for period in range(1, MAX_PERIOD + 1):
         while len(earlier) <= period:
@@ -95,9 +95,11 @@ def find_repetition(transcript: Sequence[Message], most: int) -> Repetition | No
                 return None
             earlier.append(one)
         # Most conversations end here: none of the rounds before makes the newest round's calls.
-        if _names(earlier[0]) != _names(earlier[period]) or _calls(earlier[0]) != _calls(earlier[period]):
+        if _collect_names(earlier[0]) != _collect_names(earlier[period]) or _collect_calls(
+            earlier[0]
+        ) != _collect_calls(earlier[period]):
             continue
-        if _ended(earlier[0]) != _ended(earlier[period]):
+        if _collect_ended(earlier[0]) != _collect_ended(earlier[period]):
             return None
         earlier.extend(islice(backwards, period * most - len(earlier)))
         count, oldest = _count(earlier, period)
@@ -110,14 +112,14 @@ def find_repetition(transcript: Sequence[Message], most: int) -> Repetition | No
 
 def _count(backwards: Sequence[_Round], period: int) -> tuple[int, int]:
     """Return how often the newest round was made with the same rounds in between, and where that begins."""
-    ended = [_ended(each) for each in backwards]
+    ended = [_collect_ended(each) for each in backwards]
     alike = 0
     while alike + period < len(ended) and ended[alike] == ended[alike + period]:
         alike += 1
     return 1 + (alike + period - 1) // period, backwards[min(alike + period, len(backwards)) - 1].index
 
 
-def _rounds(transcript: Sequence[Message]) -> Iterator[_Round]:
+def _iterate_rounds(transcript: Sequence[Message]) -> Iterator[_Round]:
     """Yield the rounds from the newest to the last message before them that is not advice of this room."""
     results: list[ToolResultMessage] = []
     for index in range(len(transcript) - 1, -1, -1):
@@ -138,15 +140,15 @@ def _is_advice(message: Message) -> bool:
     return is_notice and message.text.startswith(_BEGIN)
 
 
-def _names(one: _Round) -> set[str]:
+def _collect_names(one: _Round) -> set[str]:
     return {call.name for call in one.reply.tool_calls}
 
 
-def _calls(one: _Round) -> set[tuple[str, str]]:
+def _collect_calls(one: _Round) -> set[tuple[str, str]]:
     return {(call.name, dump_json(call.arguments)) for call in one.reply.tool_calls}
 
 
-def _ended(one: _Round) -> frozenset[_Ended]:
+def _collect_ended(one: _Round) -> frozenset[_Ended]:
     """Return the round's calls, each with its end."""
     return frozenset(
         (call.name, dump_json(call.arguments), _end_of(result))
@@ -156,13 +158,13 @@ def _ended(one: _Round) -> frozenset[_Ended]:
 
 def _end_of(result: ToolResultMessage) -> str:
     """Return what makes two results alike: their code where it says all, else the text and the images."""
-    code = _code_of(result)
+    code = _get_code(result)
     if code in _ALIKE_BY_CODE:
         return f"error {code}"
     images = "".join(block.data for block in result.content if isinstance(block, ImageContent))
-    return f"{result.is_error} {without_numbers(result.text)} {images}"
+    return f"{result.is_error} {remove_numbers(result.text)} {images}"
 
 
-def _code_of(result: ToolResultMessage) -> str:
+def _get_code(result: ToolResultMessage) -> str:
     code = result.details.get("code") if result.is_error and isinstance(result.details, dict) else None
     return code if isinstance(code, str) else ""

@@ -282,6 +282,6 @@ class SessionState:
         return joined(own, *(call.asked_by for call in self.calls.values()))
 
 
-def initial(spec: SessionSpec, limits: Limits, id_key: str = "") -> SessionState:
+def make_initial_state(spec: SessionSpec, limits: Limits, id_key: str = "") -> SessionState:
     """Return the initial state of a session; ``id_key`` comes from its tree's nonce."""
     return SessionState(spec, limits, SessionIds(spec.session_id, id_key), taint=spec.taint)

@@ -65,7 +65,7 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
         decision.facts.append(facts.ContextFilled(used, context))
     calls = message.tool_calls
     if not calls:
-        _without_calls(state, decision, stimulus)
+        _take_final_reply(state, decision, stimulus)
         return decision
     given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
     for index, call in enumerate(calls):
@@ -75,7 +75,7 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     return decision
 
 
-def _without_calls(state: SessionState, decision: Decision, stimulus: stimuli.ModelAnswered) -> None:
+def _take_final_reply(state: SessionState, decision: Decision, stimulus: stimuli.ModelAnswered) -> None:
     """Take a complete reply as the final message; otherwise the run fails, or the model continues."""
     message, reason = stimulus.message, stimulus.message.stop_reason
     text = state.cut_text + message.text
@@ -85,9 +85,9 @@ def _without_calls(state: SessionState, decision: Decision, stimulus: stimuli.Mo
     elif reason in _PROBLEMS and not (reason == "length" and stimulus.on_length == "accept"):
         detail = message.stop_detail or (message.text if reason == "refusal" else "")
         problem = f"{_PROBLEMS[reason]}: {detail}" if detail else _PROBLEMS[reason]
-        _rest(state, decision, text, problem, reason if reason in {"length", "refusal"} else "")
+        _finish_run(state, decision, text, problem, reason if reason in {"length", "refusal"} else "")
     else:
-        _last_word(state, decision, text, stimulus.at_ms)
+        _take_last_word(state, decision, text, stimulus.at_ms)
 
 
 def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
@@ -123,7 +123,7 @@ def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
     tried = f" ({state.model_failures + 1} attempts)" if state.model_failures else ""
     # A child that runs a program has no model: its program raised, and the reason says so.
     who = f"the model failed{tried}: " if state.spec.first_call is None else ""
-    _rest(state, decision, "", f"{who}{stimulus.reason}")
+    _finish_run(state, decision, "", f"{who}{stimulus.reason}")
     return decision
 
 
@@ -138,10 +138,10 @@ def _wait_ms(state: SessionState, stimulus: stimuli.ModelFailed) -> int | None:
         return None
     if not after_s <= MAX_RETRY_AFTER_S:
         return None
-    return max(math.ceil(after_s * 1000), backoff_ms(state, stimulus.turn))
+    return max(math.ceil(after_s * 1000), compute_backoff_ms(state, stimulus.turn))
 
 
-def backoff_ms(state: SessionState, turn: int) -> int:
+def compute_backoff_ms(state: SessionState, turn: int) -> int:
     """Return how long a session waits before it repeats a turn, unless its provider asks for more."""
     longest_ms = min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS << state.model_failures)
     name = f"{state.spec.session_id} {turn} {state.model_failures}"
@@ -156,18 +156,20 @@ def retry(state: SessionState, at_ms: int, decision: Decision) -> None:
         decision.instructions.append(todo.CallModel(state.turn))
 
 
-def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -> None:
+def _take_last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -> None:
     schema = state.spec.result_schema
     if schema is None:
         _take_text(state, decision, text, at_ms)
         return
     if state.result_attempts >= MAX_VALIDATION_ATTEMPTS:
-        _rest(state, decision, text, "the result never fitted the schema its parent gave, and was given up")
+        _finish_run(
+            state, decision, text, "the result never fitted the schema its parent gave, and was given up"
+        )
         return
     try:
         result = compile_result(schema)
     except ConfigError as error:  # a release with other rules accepted it
-        _rest(state, decision, text, f"the result can't be checked: {error}")
+        _finish_run(state, decision, text, f"the result can't be checked: {error}")
         return
     try:
         value = result.validate_text(text)
@@ -177,7 +179,7 @@ def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -
         where = f" at {error.field}" if error.field else ""
         if attempt >= MAX_VALIDATION_ATTEMPTS:
             problem = f"the result never fitted the schema its parent gave; last{where}: {error.message}"
-            _rest(state, decision, text, problem)
+            _finish_run(state, decision, text, problem)
             return
         words = f"Your reply does not fit{where}: {error.message}. Reply again. {result.demand}"
         decision.facts.append(notice(f"{state.turn}:result", words, at_ms))
@@ -204,7 +206,7 @@ def _is_blank(text: str) -> bool:
     return all(unicodedata.category(each) in _BLANK for each in text)
 
 
-def _rest(
+def _finish_run(
     state: SessionState, decision: Decision, text: str, error: str | None, failure: facts.RunFailure = ""
 ) -> None:
     answers = tuple(state.unanswered)
@@ -236,25 +238,25 @@ def advance(state: SessionState, at_ms: int) -> Decision | None:
         return turn
     if held := [call for call in state.calls.values() if call.phase in {"held", "approved"}]:
         return _release(held)
-    if rests(state):
+    if is_at_rest(state):
         # A final message while a call waits suspends the session; the tree does not end it before that.
         return _offer(state)
     return None
 
 
-def rests(state: SessionState) -> bool:
+def is_at_rest(state: SessionState) -> bool:
     """Whether the session's final message is valid: its only open calls wait for answers from others."""
     if state.stopping is not None:
         return not state.calls
     return state.offer is not None and all(call.phase in WAITS for call in state.calls.values())
 
 
-def standing(told: Sequence[Any], state: SessionState) -> tuple[Any, ...]:
+def keep_valid_instructions(told: Sequence[Any], state: SessionState) -> tuple[Any, ...]:
     """Return the instructions to carry out: of the final messages only the newest, if it is still valid."""
     words = [each for each in told if is_offer(each)]
     if not words:
         return tuple(told)
-    newest = words[-1] if rests(state) else None
+    newest = words[-1] if is_at_rest(state) else None
     return tuple([each for each in told if each is newest or not is_offer(each)])
 
 
@@ -288,7 +290,7 @@ def _answer_repetition(state: SessionState, decision: Decision, at_ms: int) -> b
     if most is None or loop is None:
         return False
     if loop.count >= most:
-        _rest(state, decision, "", loop.problem)
+        _finish_run(state, decision, "", loop.problem)
         return True
     if not loop.is_told:
         decision.facts.append(notice(f"{state.turn}:repeats", loop.advice(most), at_ms))
@@ -305,7 +307,7 @@ def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | No
             return None
         allowed = state.limits.max_turns
         problem = f"max_turns is {allowed} and the work is not done; raise it with Limits(max_turns=…)"
-        _rest(state, decision, "", problem)
+        _finish_run(state, decision, "", problem)
         return decision
     if state.owes_turn and not waiting and _answer_repetition(state, decision, at_ms):
         return decision
@@ -320,12 +322,12 @@ def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | No
         if state.overflow:
             cut = cut_messages.cut_longest(state)
             if cut is None:
-                _rest(state, decision, "", compaction.overflow_problem(state), "overflow")
+                _finish_run(state, decision, "", compaction.describe_overflow(state), "overflow")
                 return decision
     cut = cut or cut_messages.share_room(state, FULL_SHARE)
     if cut is not None:
         decision.facts.append(cut)
-    askers = _askers(state)
+    askers = _list_askers(state)
     if askers != state.asked_by:
         decision.facts.append(facts.ActsFor(askers))
     decision.facts.append(facts.TurnStarted(turn, len(state.inbox), fresh))
@@ -333,13 +335,13 @@ def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | No
     return decision
 
 
-def _askers(state: SessionState) -> tuple[Principal, ...]:
+def _list_askers(state: SessionState) -> tuple[Principal, ...]:
     """Return the principals of the next turn: the authors of its messages and those its parent acted for."""
     carried = state.asked_by if state.unanswered else state.spec.asked_by
     return joined(carried, *(each.asked_by for each in state.inbox)) if state.inbox else carried
 
 
-def _waiting(state: SessionState) -> list[CallState]:
+def _find_waiting(state: SessionState) -> list[CallState]:
     """Return the reply's calls that wait for others' answers; empty if another call is in progress."""
     waiting: list[CallState] = []
     for key in state.reply_keys:
@@ -358,7 +360,7 @@ def is_waiting_program(state: SessionState, call: CallState) -> bool:
     return call.program is not None and any(each.wakes for each in state.inbox) and is_waiting(state, call)
 
 
-def _patience_ends_ms(state: SessionState, waiting: Sequence[CallState]) -> int | None:
+def _find_patience_end_ms(state: SessionState, waiting: Sequence[CallState]) -> int | None:
     """Return when the model continues without these calls, in milliseconds; None = never."""
     patience_s = state.limits.approval_patience_s
     if patience_s is None or any(call.program is not None for call in waiting):
@@ -373,10 +375,10 @@ def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
     A timer always reports the end of the wait, even if the patience is zero: a request that is answered at
     once is settled before the timer rings.
     """
-    waiting = _waiting(state)
+    waiting = _find_waiting(state)
     if not waiting:
         return None
-    ends_ms = _patience_ends_ms(state, waiting)
+    ends_ms = _find_patience_end_ms(state, waiting)
     decision = Decision()
     if any(each.wakes for each in state.inbox):
         decision.facts.extend(park(call, at_ms) for call in waiting)
@@ -391,8 +393,8 @@ def lose_patience(state: SessionState, at_ms: int, decision: Decision) -> None:
     """Let the model continue without answers that are late; called when a timer rings."""
     if not state.reply_keys or state.is_waiting_for_model or state.stopping is not None:
         return
-    waiting = _waiting(state)
-    ends_ms = _patience_ends_ms(state, waiting) if waiting else None
+    waiting = _find_waiting(state)
+    ends_ms = _find_patience_end_ms(state, waiting) if waiting else None
     if ends_ms is not None and ends_ms <= at_ms:
         ended = {fact.key for fact in decision.facts if isinstance(fact, facts.CallResolved)}
         decision.facts.extend(park(call, at_ms) for call in waiting if call.key not in ended)
@@ -404,16 +406,16 @@ def _offer(state: SessionState) -> Decision:
     if state.spec.kind is SessionKind.MAIN:
         # Main rests after every message; its artifacts would be reported again each time.
         result: SessionResult[object] = SessionResult(SessionStatus.COMPLETED, summary, usage=state.usage)
-        return _offering(result, stays=False)
-    return _offered(state, SessionStatus(status), summary, output)
+        return _offer_result(result, stays=False)
+    return _build_offer(state, SessionStatus(status), summary, output)
 
 
 def _offer_stopped(state: SessionState) -> Decision:
     assert state.stopping is not None  # noqa: S101 - asked by the caller
-    return _offered(state, SessionStatus(state.stopping), state.stop_reason, None)
+    return _build_offer(state, SessionStatus(state.stopping), state.stop_reason, None)
 
 
-def _offered(state: SessionState, status: SessionStatus, summary: str, output: object) -> Decision:
+def _build_offer(state: SessionState, status: SessionStatus, summary: str, output: object) -> Decision:
     addresses = [each.uri for each in state.artifacts if each.kind == "reference" and each.uri is not None]
     records = tuple(uri[len(MEMORY_SCHEME) :] for uri in addresses if uri.startswith(MEMORY_SCHEME))
     result: SessionResult[object] = SessionResult(
@@ -426,10 +428,10 @@ def _offered(state: SessionState, status: SessionStatus, summary: str, output: o
         tuple(state.given_up.values()),
         cause=state.failure_cause if status is SessionStatus.FAILED else "",
     )
-    return _offering(result, stays=state.interrupted and state.stopping is None)
+    return _offer_result(result, stays=state.interrupted and state.stopping is None)
 
 
-def _offering(result: SessionResult[object], *, stays: bool) -> Decision:
+def _offer_result(result: SessionResult[object], *, stays: bool) -> Decision:
     decision = Decision()
     decision.instructions.append(todo.ToTree(ResultOffered(result, stays)))
     return decision

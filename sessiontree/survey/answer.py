@@ -23,27 +23,27 @@ from sessiontree import (
     ToolError,
     tool,
 )
-from sessiontree.survey.earlier import remembered_surveys
+from sessiontree.survey.earlier import find_remembered_surveys
 from sessiontree.survey.source.census import CensusPart
 from sessiontree.survey.source.checkout import FileReader, read_bytes, walk
 from sessiontree.survey.source.file_process import FileProcess
 from sessiontree.survey.source.question import (
     SurveyQuestion,
-    queries_of,
-    question_of,
-    stem,
-    stem_set,
-    translated_language,
-    words_for,
+    build_queries,
+    collect_stems,
+    find_synonyms,
+    find_translated_language,
+    parse_question,
+    stem_word,
 )
 from sessiontree.survey.source.records import (
     CODE_TYPE,
     OTHER_TYPE,
     SurveyEntry,
-    audience_of,
-    entry_at,
-    excerpt_of,
-    remembered_entry,
+    build_excerpt,
+    determine_audience,
+    find_nearest_entry,
+    parse_entry,
 )
 
 MAX_PLACES = 20
@@ -123,22 +123,22 @@ async def find_answer(question: str, ctx: ToolContext, limit: int = 3) -> Answer
         limit: Most places, 1 to 20.
         ctx: What the session may use.
     """
-    surveys = await remembered_surveys(ctx)
+    surveys = await find_remembered_surveys(ctx)
     if not surveys:
         return Answer(surveyed=False)
-    asked = question_of(question)
+    asked = parse_question(question)
     outdated = {one.tree for one in surveys[:-1]}
     found: dict[tuple[str, str], tuple[SurveyEntry, float]] = {}
-    for number, query in enumerate(queries_of(asked)):
+    for number, query in enumerate(build_queries(asked)):
         most = _HITS if number == 0 else _HITS_PER_WORD
         for kind in (CODE_TYPE, OTHER_TYPE):
             for hit in await ctx.require(MEMORY).search(MemoryQuery(query, limit=most, types=(kind,))):
-                entry = remembered_entry(hit.record.text, hit.record.source or "")
+                entry = parse_entry(hit.record.text, hit.record.source or "")
                 if entry is not None and hit.record.scope.tree_id not in outdated:
                     # what memory thinks of a single word says nothing of the whole question
                     score = hit.score if number == 0 else 0.0
                     found.setdefault((entry.path, hit.record.text), (entry, score))
-    return await asyncio.to_thread(_best, ctx.require(READER), list(found.values()), asked, limit)
+    return await asyncio.to_thread(_choose_best, ctx.require(READER), list(found.values()), asked, limit)
 
 
 @tool(tier=PermissionTier.READ_ONLY, kinds=[SessionKind.MAIN], capabilities=[READER])
@@ -150,8 +150,8 @@ def search_files(question: str, ctx: ToolContext, limit: int = 3) -> Answer:
         limit: Most places, 1 to 20.
         ctx: What the session may use.
     """
-    reader, asked = ctx.require(READER), question_of(question)
-    roots = [tuple(map(stem, (word, *words_for(word)))) for word in asked.words]
+    reader, asked = ctx.require(READER), parse_question(question)
+    roots = [tuple(map(stem_word, (word, *find_synonyms(word)))) for word in asked.words]
     held: dict[str, list[bool]] = {}
     for file in walk(reader, stop=lambda: ctx.cancelled).files:
         if ctx.cancelled:
@@ -171,16 +171,16 @@ def search_files(question: str, ctx: ToolContext, limit: int = 3) -> Answer:
         found = [
             (entry, shares[path]) for path in likely[:_PARSED_FILES] for entry in process.entries(path)[0]
         ]
-    return _best(reader, found, asked, limit).model_copy(update={"surveyed": False})
+    return _choose_best(reader, found, asked, limit).model_copy(update={"surveyed": False})
 
 
-def _best(
+def _choose_best(
     reader: FileReader, found: Sequence[tuple[SurveyEntry, float]], asked: SurveyQuestion, limit: int
 ) -> Answer:
     """Return the places that answer best, as they are now. Blocks."""
-    best = [one for one in ranked(found, asked) if one.is_good]
+    best = [one for one in rank_records(found, asked) if one.is_good]
     worth = [one for one in best if one.worth >= _WORST * best[0].worth][: limit * _SPARE]
-    places = _places(reader, worth)
+    places = _locate_places(reader, worth)
     known: dict[tuple[str, str, int], AnswerPlace] = {}
     for place in places:
         if place is not None:
@@ -188,21 +188,22 @@ def _best(
     return Answer(surveyed=True, places=tuple(known.values())[:limit], gone=places.count(None))
 
 
-def _places(reader: FileReader, found: Sequence[RankedEntry]) -> list[AnswerPlace | None]:
+def _locate_places(reader: FileReader, found: Sequence[RankedEntry]) -> list[AnswerPlace | None]:
     """Return where places are now, with their lines; None for those that are gone. Blocks."""
     with FileProcess(reader) as process:
         files = {
-            path: process.source_and_entries(path) for path in dict.fromkeys(one.entry.path for one in found)
+            path: process.read_source_and_entries(path)
+            for path in dict.fromkeys(one.entry.path for one in found)
         }
     places: list[AnswerPlace | None] = []
     for one in found:
         (file, entries), before = files[one.entry.path], one.entry
-        now = entry_at(entries, before)
+        now = find_nearest_entry(entries, before)
         if now is None:
             places.append(None)
             continue
         is_same = now.text == before.text and now.last - now.first == before.last - before.first
-        lines = tuple((number, text[:_MAX_LINE_CHARS]) for number, text in excerpt_of(file, now))
+        lines = tuple((number, text[:_MAX_LINE_CHARS]) for number, text in build_excerpt(file, now))
         members = {name: getattr(now, name) for name in _SHOWN}
         score = round(one.worth, 3)
         places.append(AnswerPlace(**members, score=score, changed=not is_same, excerpt=lines))
@@ -232,7 +233,7 @@ class _WantedWord:
     root: str
     kin: frozenset[str]
 
-    def likeness(self, roots: frozenset[str]) -> float:
+    def measure_likeness(self, roots: frozenset[str]) -> float:
         """Return how well it is among words: 1 itself, less for a longer form or another word for it."""
         if self.root in roots:
             return 1.0
@@ -243,44 +244,49 @@ class _WantedWord:
         return 0.5 if not self.kin.isdisjoint(roots) else 0.0
 
 
-def ranked(candidates: Sequence[tuple[SurveyEntry, float]], question: SurveyQuestion) -> list[RankedEntry]:
+def rank_records(
+    candidates: Sequence[tuple[SurveyEntry, float]], question: SurveyQuestion
+) -> list[RankedEntry]:
     """Return the records by how well they answer, best first; equal ones by place.
 
     Args:
         candidates: Records, each with what memory thinks of it, 0 to 1.
         question: What is asked.
     """
-    wanted = [_WantedWord(stem(word), frozenset(map(stem, words_for(word)))) for word in question.words]
-    fields = [_fields_of(entry) for entry, _ in candidates]
+    wanted = [
+        _WantedWord(stem_word(word), frozenset(map(stem_word, find_synonyms(word))))
+        for word in question.words
+    ]
+    fields = [_collect_fields(entry) for entry, _ in candidates]
     held = [frozenset[str]().union(*texts.values()) for texts in fields]
-    weights = [(one, _weight(one, held)) for one in wanted]
+    weights = [(one, _weigh(one, held)) for one in wanted]
     pairs = zip(candidates, fields, strict=True)
-    found = [_judged(entry, score, texts, question, weights) for (entry, score), texts in pairs]
+    found = [_score_entry(entry, score, texts, question, weights) for (entry, score), texts in pairs]
     return sorted(found, key=lambda one: (-one.worth, one.entry.path, one.entry.first))
 
 
-def _fields_of(one: SurveyEntry) -> dict[str, frozenset[str]]:
+def _collect_fields(one: SurveyEntry) -> dict[str, frozenset[str]]:
     around, _, last = one.name.rpartition("." if one.kind != "section" else " / ")
     folder, _, file = one.path.rpartition("/")
     texts = {
         "name": last if one.kind != "file" else "",
         "around": f"{around} {folder}",
-        "file": f"{file.partition('.')[0]} {translated_language(one.path)}",
+        "file": f"{file.partition('.')[0]} {find_translated_language(one.path)}",
         "summary": one.summary,
         "signature": one.signature,
         "more": one.more,
         "calls": one.calls,
     }
-    return {name: stem_set(text) for name, text in texts.items()}
+    return {name: collect_stems(text) for name, text in texts.items()}
 
 
-def _weight(one: _WantedWord, held: Sequence[frozenset[str]]) -> float:
+def _weigh(one: _WantedWord, held: Sequence[frozenset[str]]) -> float:
     """Return what a word weighs: the fewer records hold it, the more."""
     count = sum(one.root in words for words in held)
     return math.log(2.0 + len(held) / (1.0 + count)) * (_EXAMPLE if any(map(str.isdigit, one.root)) else 1.0)
 
 
-def _judged(
+def _score_entry(
     one: SurveyEntry,
     score: float,
     texts: Mapping[str, frozenset[str]],
@@ -290,23 +296,23 @@ def _judged(
     total = sum(weight for _, weight in weights) or 1.0
     lexical = coverage = 0.0
     for word, weight in weights:
-        best = max(share * word.likeness(texts[name]) for name, share in _FIELDS.items())
+        best = max(share * word.measure_likeness(texts[name]) for name, share in _FIELDS.items())
         lexical += weight * best / total
         coverage += weight * min(1.0, 2.0 * best) / total
     own = texts["name"]
-    asked = sum(any(word.likeness(frozenset((root,))) >= 1.0 for word, _ in weights) for root in own)
+    asked = sum(any(word.measure_likeness(frozenset((root,))) >= 1.0 for word, _ in weights) for root in own)
     precision = asked / len(own) if own else 0.0
     worth = 0.62 * lexical + 0.13 * precision + 0.25 * score
     last = one.name.split(".")[-1]
     names = [name.split(".")[-1].strip("()") for name in question.names]
     if last in names or ("test" in question.about and any(name in last for name in names)):
         worth, coverage = worth + 0.25, max(coverage, GOOD_COVERAGE)
-    return RankedEntry(one, worth * _prior(one, question), coverage)
+    return RankedEntry(one, worth * _estimate_prior(one, question), coverage)
 
 
-def _prior(one: SurveyEntry, question: SurveyQuestion) -> float:
+def _estimate_prior(one: SurveyEntry, question: SurveyQuestion) -> float:
     """Return how likely a place of this sort answers, whatever it says."""
-    audience = audience_of(one.path, one.name)
+    audience = determine_audience(one.path, one.name)
     worth = _ASKED_FOR if audience in question.about else _AUDIENCES[audience]
     worth *= _KINDS[one.kind]
     return worth * 0.9 if one.kind in ("function", "class") and one.last == one.first else worth

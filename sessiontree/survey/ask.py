@@ -21,7 +21,7 @@ from sessiontree import (
 from sessiontree.survey.answer import MAX_PLACES, Answer, AnswerPlace, find_answer
 from sessiontree.survey.command import BackendName, SurveyScreen
 from sessiontree.survey.source.languages import check_installed
-from sessiontree.survey.source.question import MAX_QUESTION_CHARS, question_of
+from sessiontree.survey.source.question import MAX_QUESTION_CHARS, parse_question
 
 FOUND, NOTHING_FOUND = 0, 1
 """Exit codes: there is an answer; nothing in memory fits well."""
@@ -84,7 +84,7 @@ def check_question(question: str, limit: int) -> None:
         )
     if any("\ud800" <= letter <= "\udfff" for letter in question):
         raise ConfigError("the question holds bytes that are not UTF-8; write it in UTF-8")
-    if not question_of(question).words:
+    if not parse_question(question).words:
         raise ConfigError(f"the question {question.strip()!r} holds no word to look for; use some")
     if not 1 <= limit <= MAX_PLACES:
         raise ConfigError(f"--limit is {limit}; it must be 1 to {MAX_PLACES}")

@@ -36,9 +36,9 @@ from sessiontree import (
     TreeSummary,
 )
 from sessiontree.survey.earlier import find_survey, remove_survey
-from sessiontree.survey.model import MODEL_NAME, SurveyOrder, SurveyResult, reply, result_of
+from sessiontree.survey.model import MODEL_NAME, SurveyOrder, SurveyResult, parse_result, reply
 from sessiontree.survey.source.census import Totals
-from sessiontree.survey.source.checkout import REPORT_NAME, printable_path
+from sessiontree.survey.source.checkout import REPORT_NAME, to_printable_path
 from sessiontree.survey.source.languages import check_installed
 from sessiontree.survey.tools import PAGE_ITEMS, SurveyPage, remember_files, survey_files, survey_plan
 
@@ -104,7 +104,7 @@ class SurveyScreen(Protocol):
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
         """Show a table: columns of numbers to the right, any other to the left."""
 
-    def shared_with(self, channel: TerminalChannel) -> Any:
+    def share_with(self, channel: TerminalChannel) -> Any:
         """Return a channel that asks on the same terminal, and has it for itself meanwhile."""
 
     def watch(
@@ -162,7 +162,7 @@ def survey(
     """
     check_installed()
     place = _report_place(out)
-    mode, why = _approval_mode(approve)
+    mode, why = _choose_approval_mode(approve)
     rights = {"limits": _LIMITS, "approvals": mode, "smart_rules": _SMART_RULES}
     settings = {**rights, "purpose": f"{_PURPOSE}{place}"}
     root = path.expanduser().absolute()
@@ -215,12 +215,12 @@ def _report_place(out: str) -> str:
     place = PurePosixPath(out)
     if place.is_absolute() or ".." in place.parts or not place.name:
         raise ConfigError(f"--out {out!r} is not a path inside the workspace; give a name such as SURVEY.md")
-    if printable_path(out) != out:
+    if to_printable_path(out) != out:
         raise ConfigError(f"--out {out!r} is not UTF-8; give a name such as SURVEY.md")
     return str(place)
 
 
-def _approval_mode(asked: str | None) -> tuple[Any, str]:
+def _choose_approval_mode(asked: str | None) -> tuple[Any, str]:
     """Return the approval mode and where it comes from."""
     if asked is None:
         is_terminal = sys.stdin.isatty()
@@ -289,7 +289,7 @@ async def _to_the_end(run: _Run) -> int:
 async def _open(run: _Run, runtime: Runtime) -> SessionTree:
     for line in run.said:
         run.screen.line(line)
-    channel = run.screen.shared_with(TerminalChannel(sys.stdin, sys.stdout))
+    channel = run.screen.share_with(TerminalChannel(sys.stdin, sys.stdout))
     if run.tree_id is not None:
         return await SessionTree.resume(run.tree_id, _APP, channel=channel, runtime=runtime)
     return await SessionTree(run.root, _APP, **run.settings, channel=channel, runtime=runtime).start()
@@ -307,7 +307,7 @@ async def _conduct(tree: SessionTree, run: _Run) -> int:
     saved = None
     async with run.screen.watch(tree.progress, run.known_seq) as view:
         showing = asyncio.create_task(_show(tree, run, view))
-        asking = asyncio.create_task(_outcome(tree, run))
+        asking = asyncio.create_task(_await_outcome(tree, run))
         try:
             await asyncio.wait((showing, asking), return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
@@ -338,7 +338,7 @@ async def _conduct(tree: SessionTree, run: _Run) -> int:
     return CODES[result.survey]
 
 
-async def _outcome(tree: SessionTree, run: _Run) -> SurveyResult:
+async def _await_outcome(tree: SessionTree, run: _Run) -> SurveyResult:
     """Give Main its order, unless it has it, and return its result.
 
     Main answers at once when it waits for others; once they are done it is asked again. Nothing is asked
@@ -347,7 +347,7 @@ async def _outcome(tree: SessionTree, run: _Run) -> SurveyResult:
     Raises:
         SessionFailed, SessionClosed: Main can't go on.
     """
-    text = SurveyOrder(name=printable_path(run.root.name) or "/", out=run.out).model_dump_json()
+    text = SurveyOrder(name=to_printable_path(run.root.name) or "/", out=run.out).model_dump_json()
     is_ordered = bool(tree.main.history(limit=1))
     while True:
         if is_ordered:
@@ -356,7 +356,7 @@ async def _outcome(tree: SessionTree, run: _Run) -> SurveyResult:
             while tree.main.status().pending_approvals:
                 run.has_news.clear()
                 await run.has_news.wait()
-        result = result_of(await tree.main.send(_ASK if is_ordered else text))
+        result = parse_result(await tree.main.send(_ASK if is_ordered else text))
         if result is not None:
             return result
         is_ordered = True

@@ -66,17 +66,17 @@ def mark_text(name: str, records: int, files: int) -> str:
     return f"survey of {name}: {records} records of {files} files"
 
 
-async def remembered_surveys(ctx: ToolContext) -> tuple[RememberedSurvey, ...]:
+async def find_remembered_surveys(ctx: ToolContext) -> tuple[RememberedSurvey, ...]:
     """Return the finished surveys of this workspace that left records, oldest first.
 
     Raises:
         PermissionDenied: the session has no memory.
         MemoryFailed: memory can't be asked.
     """
-    return surveys_of(await ctx.require(MEMORY).select(Selection(path=MARK), limit=MAX_MARKS))
+    return read_surveys(await ctx.require(MEMORY).select(Selection(path=MARK), limit=MAX_MARKS))
 
 
-def surveys_of(marks: Iterable[MemoryRecord]) -> tuple[RememberedSurvey, ...]:
+def read_surveys(marks: Iterable[MemoryRecord]) -> tuple[RememberedSurvey, ...]:
     """Return the surveys whose marks these are, oldest first; other records count for nothing."""
     surveys: dict[str, RememberedSurvey] = {}
     for mark in sorted(marks, key=lambda record: (record.created_at_ms, record.id)):
@@ -121,7 +121,7 @@ async def find_survey(path: str, ctx: ToolContext) -> EarlierSurvey:
         entry, is_report = await asyncio.to_thread(_look, ctx.require(READER), path)
     found = EarlierSurvey(exists=entry is not None, is_report=is_report)
     try:
-        surveys = () if ctx.memory is None else await remembered_surveys(ctx)
+        surveys = () if ctx.memory is None else await find_remembered_surveys(ctx)
     except SessionTreeError as error:  # a report can be written without memory
         return found.model_copy(update={"memory_problem": str(error)})
     return found.model_copy(update={"surveys": surveys})
@@ -158,7 +158,7 @@ async def remove_survey(
         raise ExecutionError(f"can't remove {path!r}: {what}")
     forgotten = 0
     if trees:
-        others = sorted(set(trees) - {one.tree for one in await remembered_surveys(ctx)})
+        others = sorted(set(trees) - {one.tree for one in await find_remembered_surveys(ctx)})
         if others:
             raise ExecutionError(f"can't forget {', '.join(others)}: memory has no survey of that name")
         writer = ctx.require(MEMORY_WRITER)

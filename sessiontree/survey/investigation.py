@@ -148,7 +148,7 @@ def ask_model(  # noqa: PLR0913 - each option is a parameter
     name = configured.find_model(model)
     takes_tools = not str(getattr(name, "name", name)).startswith(_WITHOUT_TOOLS)
     options = configured.tree_options(
-        model=model, agents=agents_of(takes_tools), limits=_LIMITS, budget=bound
+        model=model, agents=build_agents(takes_tools), limits=_LIMITS, budget=bound
     )
     check_models(options)
     if options["limits"].max_depth < _LIMITS.max_depth:
@@ -216,24 +216,24 @@ class Inquiry:
         with tempfile.TemporaryDirectory(prefix="ask-") as place:
             async with (
                 Runtime(place, backend=self.backend, memory=self.memory) as runtime,
-                SessionTree(self.path, **self._setup(), runtime=runtime) as tree,
-                _shown(tree, progress),
+                SessionTree(self.path, **self._build_setup(), runtime=runtime) as tree,
+                _show_while_open(tree, progress),
             ):
                 try:
-                    found = await self._investigated(tree)
+                    found = await self._investigate(tree)
                 except SessionTreeError as error:
-                    raise SessionFailed(tree.main.session_id, self._reason(tree, error)) from error
+                    raise SessionFailed(tree.main.session_id, self._explain_error(tree, error)) from error
                 # a finished tree would be remembered, a cancelled one is not
                 await tree.cancel("answered")
                 return found
 
-    def _setup(self) -> dict[str, Any]:
+    def _build_setup(self) -> dict[str, Any]:
         """Return what the tree is opened with: no session may change anything, and nobody is asked."""
         return {
-            "agents": agents_of(self.takes_tools),
+            "agents": build_agents(self.takes_tools),
             "limits": _LIMITS,
             **self.options,
-            "policy": _with_own_calls(self.options.get("policy", PolicyConfig())),
+            "policy": _add_own_calls(self.options.get("policy", PolicyConfig())),
             "model": self.model,
             "tools": _LOOK_TOOLS,
             "approvals": "never",
@@ -242,24 +242,26 @@ class Inquiry:
             "purpose": "question about the workspace",
         }
 
-    def _reason(self, tree: SessionTree, error: SessionTreeError) -> str:
+    def _explain_error(self, tree: SessionTree, error: SessionTreeError) -> str:
         budget, spent = self.options.get("budget"), tree.usage().cost_usd
         most = None if budget is None else budget.cost_usd
         if most is not None and spent >= most:
             return f"the answer may cost ${most:g}, and ${spent:g} is spent; allow more"
         return str(error).removeprefix(f"session {tree.main.session_id!r}: ")
 
-    async def _investigated(self, tree: SessionTree) -> Investigation:
-        places = await self._likely_places(tree)
-        findings, failed = await self._findings(tree, places)
+    async def _investigate(self, tree: SessionTree) -> Investigation:
+        places = await self._find_likely_places(tree)
+        findings, failed = await self._collect_findings(tree, places)
         checked = CheckedText(text=_NOTHING)
         if findings:
             reports = "\n".join(
                 f"{' '.join(f'[{source}]' for source in one.sources)} {one.statement}" for one in findings
             )
-            task = f"Question: {self.question}\n\nReports:\n{_marked(reports)}\n\nNow answer: {self.question}"
+            task = (
+                f"Question: {self.question}\n\nReports:\n{_mark_text(reports)}\n\nNow answer: {self.question}"
+            )
             answer = await tree.run(task, agent="writer")
-            checked = await _checked(tree, answer.summary)
+            checked = await _check_citations(tree, answer.summary)
         usage = tree.usage()
         return Investigation(
             answer=checked.text,
@@ -276,7 +278,7 @@ class Inquiry:
             ),
         )
 
-    async def _likely_places(self, tree: SessionTree) -> tuple[AnswerPlace, ...]:
+    async def _find_likely_places(self, tree: SessionTree) -> tuple[AnswerPlace, ...]:
         """Return the places that may answer: those that a survey remembers, else those that are found now."""
         arguments = {"question": self.question, "limit": self.places}
         for search in ("find_answer", "search_files")[self.memory is None :]:
@@ -285,13 +287,17 @@ class Inquiry:
                 return answer.places
         return ()
 
-    async def _findings(self, tree: SessionTree, places: Sequence[AnswerPlace]) -> tuple[list[_Finding], int]:
+    async def _collect_findings(
+        self, tree: SessionTree, places: Sequence[AnswerPlace]
+    ) -> tuple[list[_Finding], int]:
         """Return what Workers report that helps, and how many failed.
 
         Raises:
             SessionFailed: all of them failed.
         """
-        tasks = [f"Question: {self.question}\n\n{one.source}:\n{_marked(_numbered(one))}" for one in places]
+        tasks = [
+            f"Question: {self.question}\n\n{one.source}:\n{_mark_text(_number_lines(one))}" for one in places
+        ]
         labels = [one.source for one in places]
         if self.takes_tools:
             tasks.append(f"Question: {self.question}\n\nSearch the files for what answers it, and read it.")
@@ -307,7 +313,7 @@ class Inquiry:
         for number, one in enumerate(ended):
             if isinstance(one.output, WorkerReport) and one.output.answers:
                 cited = one.output.sources if isinstance(one.output, SearchReport) else ()
-                held = await _checked(tree, "\n".join(cited)) if cited else CheckedText(text="")
+                held = await _check_citations(tree, "\n".join(cited)) if cited else CheckedText(text="")
                 sources = tuple(
                     f"{each.path}#L{each.first}-L{each.last}" for each in held.citations if each.ok
                 ) or tuple(place.source for place in places[number : number + 1])
@@ -316,7 +322,7 @@ class Inquiry:
         return findings, len(ended) - len(done)
 
 
-def agents_of(takes_tools: bool) -> dict[str, AgentSpec]:
+def build_agents(takes_tools: bool) -> dict[str, AgentSpec]:
     """Return the agents: Main's, whose calls the program makes, the Workers', the writing Branch's.
 
     Args:
@@ -336,17 +342,15 @@ def agents_of(takes_tools: bool) -> dict[str, AgentSpec]:
     }
 
 
-def _with_own_calls(policy: PolicyConfig) -> PolicyConfig:
+def _add_own_calls(policy: PolicyConfig) -> PolicyConfig:
     """Return an owner's policy whose lists of what is kept hold the calls that the program makes, too.
 
     What it says of other agents is left out: these sessions have agents of their own.
     """
     kept = {
-        "tools": _keeping_own_calls(policy.tools),
-        "sandbox": _keeping_own_calls(policy.sandbox),
-        "agents": {
-            name: _keeping_own_calls(policy.agents[name]) for name in {"default"} & policy.agents.keys()
-        },
+        "tools": _keep_own_calls(policy.tools),
+        "sandbox": _keep_own_calls(policy.sandbox),
+        "agents": {name: _keep_own_calls(policy.agents[name]) for name in {"default"} & policy.agents.keys()},
         "system_tier_by_agent": {},
         "delegates_by_agent": {},
         "messages": PolicyConfig().messages,
@@ -354,7 +358,7 @@ def _with_own_calls(policy: PolicyConfig) -> PolicyConfig:
     return policy.model_copy(update=kept)
 
 
-def _keeping_own_calls(lists: Any) -> Any:
+def _keep_own_calls(lists: Any) -> Any:
     """Return lists of one scope of a policy; its profiled parts have further members."""
     kept: dict[str, Any] = {}
     if lists.allow is not None:
@@ -362,12 +366,12 @@ def _keeping_own_calls(lists: Any) -> Any:
     if getattr(lists, "profile", None) is not None:
         kept["also_allow"] = (*(lists.also_allow or ()), *_OWN_CALLS)
     if getattr(lists, "by_provider", None):
-        kept["by_provider"] = {name: _keeping_own_calls(each) for name, each in lists.by_provider.items()}
+        kept["by_provider"] = {name: _keep_own_calls(each) for name, each in lists.by_provider.items()}
     return lists.model_copy(update=kept)
 
 
 @contextlib.asynccontextmanager
-async def _shown(tree: SessionTree, progress: SurveyScreen | None) -> AsyncIterator[None]:
+async def _show_while_open(tree: SessionTree, progress: SurveyScreen | None) -> AsyncIterator[None]:
     """Show a tree while the context is open."""
     if progress is None:
         yield
@@ -388,17 +392,17 @@ async def _show_tree(tree: SessionTree, view: SurveyView) -> None:
         await asyncio.sleep(0)
 
 
-async def _checked(tree: SessionTree, text: str) -> CheckedText:
+async def _check_citations(tree: SessionTree, text: str) -> CheckedText:
     return CheckedText.model_validate((await tree.main.call("check_citations", {"text": text})).output)
 
 
-def _marked(text: str) -> str:
+def _mark_text(text: str) -> str:
     """Return text of files between marks that it can't hold, for its author can't know them."""
     mark = secrets.token_hex(8)
     return f"--- begin {mark}\n{text}\n--- end {mark}"
 
 
-def _numbered(place: AnswerPlace) -> str:
+def _number_lines(place: AnswerPlace) -> str:
     return "\n".join(f"{number}: {line}" for number, line in place.excerpt)
 
 

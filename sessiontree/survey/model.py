@@ -28,7 +28,15 @@ from sessiontree import (
 )
 from sessiontree.survey.earlier import MARK, EarlierSurvey, mark_text
 from sessiontree.survey.report import render
-from sessiontree.survey.source.census import CensusPart, Findings, Place, Totals, fitted, folder_of, merge
+from sessiontree.survey.source.census import (
+    CensusPart,
+    Findings,
+    Place,
+    Totals,
+    choose_folder,
+    fit_findings,
+    merge,
+)
 from sessiontree.survey.tools import MAX_RECORDS, MAX_RECORDS_PER_FILE, Remembered, SurveyPage
 
 MODEL_NAME = "survey-script"
@@ -80,7 +88,7 @@ class SurveyResult(CensusPart):
     """Why the survey's mark is not in memory; questions don't know of the survey then."""
 
 
-def result_of(text: str) -> SurveyResult | None:
+def parse_result(text: str) -> SurveyResult | None:
     """Return the result that a message is, None for any other message."""
     try:
         return SurveyResult.model_validate_json(text)
@@ -133,7 +141,7 @@ class ScriptedConversation:
         return [step for step in self.steps if step.call.name in tools]
 
 
-def conversation_of(messages: Sequence[Message]) -> ScriptedConversation:
+def read_conversation(messages: Sequence[Message]) -> ScriptedConversation:
     """Return what messages hold; linear in their number, and no text is looked into."""
     talk = ScriptedConversation()
     open_calls: list[ToolCall] = []
@@ -160,22 +168,22 @@ def reply(request: ModelRequest) -> Reply:
     Raises:
         ModelError: the session can't do its work; it fails with this reason.
     """
-    talk = conversation_of(request.messages)
+    talk = read_conversation(request.messages)
     if request.kind is SessionKind.WORKER:
-        return _worker(talk)
+        return _reply_as_worker(talk)
     if request.kind is SessionKind.BRANCH:
         order = FolderOrder.model_validate_json(talk.order)
         found = _gather(talk, order.model_dump(mode="json"), _group_work, NOTHING_YET)
         if not isinstance(found, Findings):
             return found
-        return fitted(found, MAX_FINDINGS_CHARS).model_dump_json(exclude_defaults=True)
+        return fit_findings(found, MAX_FINDINGS_CHARS).model_dump_json(exclude_defaults=True)
     survey = SurveyOrder.model_validate_json(talk.order)
-    work = partial(_folder_work, (survey.out,))
+    work = partial(_plan_folder_work, (survey.out,))
     gathered = _gather(talk, {"leave_out": (survey.out,)}, work, "Waiting for the branches.")
     return _deliver(talk, survey, gathered) if isinstance(gathered, Findings) else gathered
 
 
-def _worker(talk: ScriptedConversation) -> Reply:
+def _reply_as_worker(talk: ScriptedConversation) -> Reply:
     if not talk.steps:
         return [script_call(_SURVEY, paths=json.loads(talk.order))]
     step = talk.steps[-1]
@@ -210,12 +218,12 @@ class _Work:
     def lost(self, reason: str) -> Findings:
         """Return the findings of files that nobody surveyed: counted, and one problem for all of them."""
         totals = Totals(files=self.files)
-        folder = self.first if self.kind == "branch" else folder_of(self.first)
+        folder = self.first if self.kind == "branch" else choose_folder(self.first)
         problem = Place(path=self.first, text=f"{self.count} not surveyed: {reason}")
         return Findings(totals=totals, unread=self.files, folders={folder: totals}, problems=(problem,))
 
 
-def _folder_work(leave_out: tuple[str, ...], page: SurveyPage) -> list[_Work]:
+def _plan_folder_work(leave_out: tuple[str, ...], page: SurveyPage) -> list[_Work]:
     per_file = max(1, min(MAX_RECORDS_PER_FILE, MAX_RECORDS // max(1, page.files)))
     work = []
     for folder, files in page.folders.items():
@@ -259,11 +267,11 @@ def _gather(
     reports = {one["session"]: one for one in map(json.loads, talk.reports)}
     first = pages[0]
     unseen = Findings(problems=first.problems, problems_dropped=first.problems_dropped, ignored=first.ignored)
-    found = [_found(step, reports, one) for step, one in zip(spawned, work, strict=True)]
-    return merge([unseen, *found, _remembered(talk)])
+    found = [_read_findings(step, reports, one) for step, one in zip(spawned, work, strict=True)]
+    return merge([unseen, *found, _count_remembered(talk)])
 
 
-def _found(step: ScriptStep, reports: dict[str, Any], work: _Work) -> Findings:
+def _read_findings(step: ScriptStep, reports: dict[str, Any], work: _Work) -> Findings:
     """Return what a child found; of one that failed, that its files were not read."""
     if step.result.is_error:
         return work.lost(f"no session was started: {step.reason}")
@@ -273,7 +281,7 @@ def _found(step: ScriptStep, reports: dict[str, Any], work: _Work) -> Findings:
     return work.lost(f"session {report['session']} {report['status']}: {report['summary']}")
 
 
-def _remembered(talk: ScriptedConversation) -> Findings:
+def _count_remembered(talk: ScriptedConversation) -> Findings:
     """Return how much a session has put into memory itself, and what could not be."""
     steps = talk.named(_REMEMBER)
     done = [Remembered.model_validate_json(one.result.text) for one in steps if not one.result.is_error]
@@ -294,7 +302,7 @@ def _deliver(talk: ScriptedConversation, order: SurveyOrder, found: Findings) ->
     survey stays as it is. After every doubt, such as a call that may have run, it looks again; it never
     writes over anything that it did not see removed.
     """
-    step = _next_step(talk, order, found)
+    step = _choose_next_step(talk, order, found)
     if not isinstance(step, tuple):
         return [step] if isinstance(step, ToolCall) else step
     end, reason = step
@@ -310,7 +318,7 @@ def _deliver(talk: ScriptedConversation, order: SurveyOrder, found: Findings) ->
     return result.model_dump_json()
 
 
-def _next_step(
+def _choose_next_step(
     talk: ScriptedConversation, order: SurveyOrder, found: Findings
 ) -> str | ToolCall | tuple[SurveyEnd, str]:
     """Return what to say while an approval is out, the next call, or the end and its reason."""
@@ -333,10 +341,10 @@ def _next_step(
     earlier = EarlierSurvey.model_validate_json(looked.result.text)
     if last is not looked:
         return ("kept", last.reason) if last.is_denied and earlier.exists else look
-    return _after_look(done, order, earlier) or write(content=render(found, order.name))
+    return _decide_after_look(done, order, earlier) or write(content=render(found, order.name))
 
 
-def _after_look(
+def _decide_after_look(
     done: list[ScriptStep], order: SurveyOrder, earlier: EarlierSurvey
 ) -> ToolCall | tuple[SurveyEnd, str] | None:
     """Return what follows from what is in the report's place; None = the report can be written there."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from sessiontree.survey.earlier import MARKER
 from sessiontree.survey.source.census import Findings, Place, Totals
-from sessiontree.survey.source.languages import role_of
+from sessiontree.survey.source.languages import find_role
 
 _ROWS = 40
 _PROJECTS = 12
@@ -33,7 +33,7 @@ def code(text: str, *, in_table: bool = False, max_chars: int = _MAX_CHARS) -> s
     """
     text = text[: max_chars + 1]
     if not text.isprintable():
-        text = "".join(map(_visible, text))
+        text = "".join(map(_escape_letter, text))
     text = text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
     runs = {len(run) for run in _BACKTICKS.findall(text)}
     fence = "`" * next(length for length in range(1, len(runs) + 2) if length not in runs)
@@ -44,7 +44,7 @@ def code(text: str, *, in_table: bool = False, max_chars: int = _MAX_CHARS) -> s
     return fence + (text.replace("|", "\\x7c") if in_table else text) + fence
 
 
-def _visible(letter: str) -> str:
+def _escape_letter(letter: str) -> str:
     if letter.isprintable():
         return letter
     is_blank = letter == "\t" or unicodedata.category(letter) == "Zs"
@@ -64,7 +64,7 @@ def render(findings: Findings, name: str) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _bounded(lines: Iterable[str], most: int, what: str, dropped: int = 0) -> Iterator[str]:
+def _limit_lines(lines: Iterable[str], most: int, what: str, dropped: int = 0) -> Iterator[str]:
     """Yield the first lines, and how many more there are, those dropped before among them."""
     every = list(lines)
     yield from every[:most]
@@ -72,61 +72,61 @@ def _bounded(lines: Iterable[str], most: int, what: str, dropped: int = 0) -> It
         yield f"\nAnd {count:,} more {what}."
 
 
-def _spans(texts: Sequence[str], most: int) -> str:
+def _render_spans(texts: Sequence[str], most: int) -> str:
     """Return the first texts in a row, and how many more there are."""
     rest = len(texts) - most
     return ", ".join(map(code, texts[:most])) + (f" and {rest:,} more" if rest > 0 else "")
 
 
-def _line_of(one: Place) -> str:
+def _format_place(one: Place) -> str:
     return code(f"{one.path}#L{one.line}")
 
 
-def _about(findings: Findings) -> Iterator[str]:
+def _render_about(findings: Findings) -> Iterator[str]:
     said = [(one.path, one.text) for one in findings.about if one.text]
     named = [one for one in findings.projects if one.about or one.name]
     said += [(one.path, f"{one.name}: {one.about}" if one.about else one.name) for one in named]
     said.sort(key=lambda place: (place[0].count("/"), place))
     lines = (f"- {code(path)}: {code(text)}" for path, text in said)
-    yield from _bounded(lines, _PROJECTS, "packages and manifests")
+    yield from _limit_lines(lines, _PROJECTS, "packages and manifests")
 
 
-def _starts(findings: Findings) -> Iterator[str]:
+def _render_starts(findings: Findings) -> Iterator[str]:
     for project in findings.projects:
         for start in project.starts[:_COMMANDS]:
             yield f"- {code(start)}, from {code(project.path)}"
     for one in findings.starts[:_ROWS]:
-        yield f"- {_line_of(one)} {code(one.text)}"
+        yield f"- {_format_place(one)} {code(one.text)}"
 
 
-def _public(findings: Findings) -> Iterator[str]:
-    lines = (f"- {code(one.path)}: {_spans(one.names, _NAMES)}" for one in findings.public)
-    yield from _bounded(lines, _PROJECTS, "files with public names")
+def _render_public(findings: Findings) -> Iterator[str]:
+    lines = (f"- {code(one.path)}: {_render_spans(one.names, _NAMES)}" for one in findings.public)
+    yield from _limit_lines(lines, _PROJECTS, "files with public names")
 
 
-def _commands(findings: Findings) -> Iterator[str]:
+def _render_commands(findings: Findings) -> Iterator[str]:
     seen: set[str] = set()
     for project in [one for one in findings.projects if one.commands][:_PROJECTS]:
         fresh = [command for command in project.commands if command not in seen]
         seen.update(fresh)
         if fresh:
-            yield f"- {code(project.path)}: {_spans(fresh, _COMMANDS)}"
+            yield f"- {code(project.path)}: {_render_spans(fresh, _COMMANDS)}"
 
 
-def _dependencies(findings: Findings) -> Iterator[str]:
+def _render_dependencies(findings: Findings) -> Iterator[str]:
     projects = [one for one in findings.projects if one.needs or one.needs_to_develop]
     lines = []
     for project in projects:
         lines.append(f"- {code(project.path)}: {', '.join(map(code, project.needs)) or 'nothing'}")
         if project.needs_to_develop:
             lines[-1] += f"\n  - besides, to develop: {', '.join(map(code, project.needs_to_develop))}"
-    yield from _bounded(lines, _PROJECTS, "manifests with dependencies")
-    outside = ", ".join(f"{code(name)} ({files:,})" for name, files in _outside(findings)[:_NAMES])
+    yield from _limit_lines(lines, _PROJECTS, "manifests with dependencies")
+    outside = ", ".join(f"{code(name)} ({files:,})" for name, files in _count_outside(findings)[:_NAMES])
     if outside:
         yield f"- imported most often, with the number of files: {outside}"
 
 
-def _outside(findings: Findings) -> list[tuple[str, int]]:
+def _count_outside(findings: Findings) -> list[tuple[str, int]]:
     """Return what is imported from outside the workspace, and by how many files, most first."""
     own = {part for folder in findings.folders for part in folder.split("/")}
     own |= {one.name.replace("-", "_").lower() for one in findings.projects}
@@ -135,9 +135,9 @@ def _outside(findings: Findings) -> list[tuple[str, int]]:
     return sorted(counted, key=lambda item: (-item[1], item[0]))
 
 
-def _overview(findings: Findings) -> Iterator[str]:
+def _render_overview(findings: Findings) -> Iterator[str]:
     total = findings.totals
-    programs = [name for name in findings.languages if role_of(name) == "code"]
+    programs = [name for name in findings.languages if find_role(name) == "code"]
     code_lines = sum(findings.languages[name].code for name in programs)
     yield f"- Files: {total.files:,} in {len(findings.folders):,} folders, {total.bytes:,} bytes"
     yield f"- Lines: {total.lines:,}, of which {code_lines:,} program code in {len(programs):,} languages"
@@ -150,7 +150,7 @@ def _overview(findings: Findings) -> Iterator[str]:
 _COLUMNS = ("files", "lines", "code", "comment", "blank", "functions", "classes", "bytes")
 
 
-def _table(title: str, amounts: Mapping[str, Totals]) -> Iterator[str]:
+def _format_table(title: str, amounts: Mapping[str, Totals]) -> Iterator[str]:
     """Yield a table's lines: the first column to the left, the numbers to the right, most code first."""
     if not amounts:
         return
@@ -161,24 +161,24 @@ def _table(title: str, amounts: Mapping[str, Totals]) -> Iterator[str]:
     for name, one in ordered:
         cells = (code(name, in_table=True), *(f"{getattr(one, key):,}" for key in _COLUMNS))
         lines.append(f"| {' | '.join(cells)} |")
-    yield from _bounded(lines, _ROWS, f"{title.lower()}s")
+    yield from _limit_lines(lines, _ROWS, f"{title.lower()}s")
 
 
-def _functions(places: Sequence[Place], unit: str = "") -> Iterator[str]:
-    yield from (f"- {_line_of(one)} {code(one.name)}: {one.amount:,}{unit}" for one in places)
+def _format_functions(places: Sequence[Place], unit: str = "") -> Iterator[str]:
+    yield from (f"- {_format_place(one)} {code(one.name)}: {one.amount:,}{unit}" for one in places)
 
 
-def _complex(findings: Findings) -> Iterator[str]:
+def _render_complex(findings: Findings) -> Iterator[str]:
     if findings.most_complex:
         yield "Complexity is one more than the places at which a function takes one of several ways.\n"
-        yield from _functions(findings.most_complex)
+        yield from _format_functions(findings.most_complex)
 
 
-def _files(findings: Findings) -> Iterator[str]:
+def _render_files(findings: Findings) -> Iterator[str]:
     yield from (f"- {code(one.path)}: {one.amount:,} lines" for one in findings.largest[:_FILES])
 
 
-def _copies(findings: Findings) -> Iterator[str]:
+def _render_copies(findings: Findings) -> Iterator[str]:
     """Yield the functions whose bodies are equal but for white space, most lines first."""
     groups: defaultdict[str, list[Place]] = defaultdict(list)
     for one in findings.copies:
@@ -187,36 +187,36 @@ def _copies(findings: Findings) -> Iterator[str]:
     equal.sort(key=lambda group: (-group[0].amount * (len(group) - 1), group[0].path, group[0].line))
     lines = []
     for group in equal:
-        places = ", ".join(f"{_line_of(one)} {code(one.name)}" for one in group[:6])
+        places = ", ".join(f"{_format_place(one)} {code(one.name)}" for one in group[:6])
         rest = f" and {len(group) - 6:,} more" if len(group) > 6 else ""
         lines.append(f"- {group[0].amount:,} lines, {len(group):,} times: {places}{rest}")
-    yield from _bounded(lines, _ROWS, "groups")
+    yield from _limit_lines(lines, _ROWS, "groups")
 
 
-def _notes(findings: Findings) -> Iterator[str]:
-    lines = [f"- {_line_of(note)} {code(note.text)}" for note in findings.notes]
-    yield from _bounded(lines, len(lines), "notes", findings.notes_dropped)
+def _render_notes(findings: Findings) -> Iterator[str]:
+    lines = [f"- {_format_place(note)} {code(note.text)}" for note in findings.notes]
+    yield from _limit_lines(lines, len(lines), "notes", findings.notes_dropped)
 
 
-def _problems(findings: Findings) -> Iterator[str]:
+def _render_problems(findings: Findings) -> Iterator[str]:
     lines = [f"- {code(one.path)}: {code(one.text)}" for one in findings.problems]
-    yield from _bounded(lines, len(lines), "problems", findings.problems_dropped)
+    yield from _limit_lines(lines, len(lines), "problems", findings.problems_dropped)
 
 
 _PARTS: dict[str, Callable[[Findings], Iterator[str]]] = {
-    "What this is": _about,
-    "Where it starts": _starts,
-    "Public API": _public,
-    "How it is built and tested": _commands,
-    "What it depends on": _dependencies,
-    "Census": _overview,
-    "Languages": lambda findings: _table("Language", findings.languages),
-    "Folders": lambda findings: _table("Folder", findings.folders),
-    "Longest functions": lambda findings: _functions(findings.longest, " lines"),
-    "Most complex functions": _complex,
-    "Largest files": _files,
-    "Likely duplicates": _copies,
-    "Notes": _notes,
-    "Problems": _problems,
+    "What this is": _render_about,
+    "Where it starts": _render_starts,
+    "Public API": _render_public,
+    "How it is built and tested": _render_commands,
+    "What it depends on": _render_dependencies,
+    "Census": _render_overview,
+    "Languages": lambda findings: _format_table("Language", findings.languages),
+    "Folders": lambda findings: _format_table("Folder", findings.folders),
+    "Longest functions": lambda findings: _format_functions(findings.longest, " lines"),
+    "Most complex functions": _render_complex,
+    "Largest files": _render_files,
+    "Likely duplicates": _render_copies,
+    "Notes": _render_notes,
+    "Problems": _render_problems,
 }
 """Title of each section to what gives its lines; a section without lines is left out."""

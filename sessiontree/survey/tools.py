@@ -19,8 +19,8 @@ from sessiontree import (
     ToolContext,
     tool,
 )
-from sessiontree.survey.source.census import PROBLEMS_KEPT, CensusPart, Findings, Place, fitted, merge
-from sessiontree.survey.source.checkout import MAX_FILE_BYTES, FileReader, SurveyFile, top_folder, walk
+from sessiontree.survey.source.census import PROBLEMS_KEPT, CensusPart, Findings, Place, fit_findings, merge
+from sessiontree.survey.source.checkout import MAX_FILE_BYTES, FileReader, SurveyFile, get_top_folder, walk
 from sessiontree.survey.source.file_process import FileProcess
 from sessiontree.survey.source.records import SurveyEntry
 
@@ -48,18 +48,18 @@ def plan(files: Iterable[SurveyFile], max_chars: int) -> dict[str, list[list[str
     """
     folders: dict[str, list[list[str]]] = {}
     size = chars = 0
-    for file in sorted(files, key=lambda file: (top_folder(file.path), file.path)):
-        groups = folders.setdefault(top_folder(file.path), [])
+    for file in sorted(files, key=lambda file: (get_top_folder(file.path), file.path)):
+        groups = folders.setdefault(get_top_folder(file.path), [])
         size += min(file.size, MAX_FILE_BYTES)
-        chars += _cost(file.path)
+        chars += _count_chars(file.path)
         if not groups or len(groups[-1]) == GROUP_FILES or size > GROUP_BYTES or chars > max_chars:
             groups.append([])
-            size, chars = min(file.size, MAX_FILE_BYTES), _cost(file.path)
+            size, chars = min(file.size, MAX_FILE_BYTES), _count_chars(file.path)
         groups[-1].append(file.path)
     return folders
 
 
-def _cost(item: object) -> int:
+def _count_chars(item: object) -> int:
     """Return how many characters an item of a page takes."""
     return len(json.dumps(item)) + 20
 
@@ -107,12 +107,12 @@ def survey_plan(
     if folder is not None:
         left = [file for file in found.files if after is None or file.path > after]
         groups = plan(left, max_chars).get(folder, [])
-        shown = groups[: _fitting(groups, max_chars)]
+        shown = groups[: _count_fitting(groups, max_chars)]
         rest = shown[-1][-1] if len(shown) < len(groups) else None
         return SurveyPage(groups=tuple(map(tuple, shown)), next=rest)
     folders = plan(found.files, max_chars)
     ahead = [name for name in folders if after is None or name > after]
-    names = ahead[: _fitting(ahead, max_chars)]
+    names = ahead[: _count_fitting(ahead, max_chars)]
     return SurveyPage(
         folders={name: sum(map(len, folders[name])) for name in names},
         next=names[-1] if len(names) < len(ahead) else None,
@@ -125,9 +125,9 @@ def survey_plan(
     )
 
 
-def _fitting(items: Sequence[object], max_chars: int) -> int:
+def _count_fitting(items: Sequence[object], max_chars: int) -> int:
     """Return how many of the first items fit a page: 1 to 16, and not more characters of JSON than given."""
-    costs = accumulate(map(_cost, items[:PAGE_ITEMS]))
+    costs = accumulate(map(_count_chars, items[:PAGE_ITEMS]))
     return max(1, sum(cost <= max_chars for cost in costs))
 
 
@@ -150,7 +150,7 @@ def survey_files(paths: list[str], ctx: ToolContext) -> Findings:
             found.append(files.findings(path))
             if len(found) % _UPDATE_EVERY == 0 or len(found) == len(paths):
                 ctx.update({"done": len(found), "of": len(paths), "path": path})
-    return fitted(merge(found), ctx.config.max_result_chars)
+    return fit_findings(merge(found), ctx.config.max_result_chars)
 
 
 class Remembered(CensusPart):
@@ -185,7 +185,7 @@ async def remember_files(
     found = await asyncio.to_thread(walk, reader, folder, leave_out=leave_out, stop=lambda: ctx.cancelled)
     done, stores = Remembered(), 0
     for paths in chain(*plan(found.files, ctx.config.max_result_chars).values()):
-        entries, more = await asyncio.to_thread(_entries, reader, paths, records_per_file, ctx)
+        entries, more = await asyncio.to_thread(_collect_entries, reader, paths, records_per_file, ctx)
         records = [NewRecord(one.text, one.type, one.source, trust="foreign") for one in entries]
         for first in range(0, len(records), _STORED_AT_ONCE):
             # the n-th store of a call has the n-th key
@@ -195,7 +195,7 @@ async def remember_files(
     return done
 
 
-def _entries(
+def _collect_entries(
     reader: FileReader, paths: Sequence[str], per_file: int, ctx: ToolContext
 ) -> tuple[list[SurveyEntry], Remembered]:
     """Return what is to be remembered of a group of files, the longest where it is too much. Blocks."""

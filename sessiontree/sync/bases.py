@@ -53,7 +53,7 @@ class PendingReply:
             SessionFailed: the reply will not come; ``cause`` says why, such as ``interrupted``.
             SessionClosed: the session ended first.
         """
-        text: str = self._crossing.wait(_awaited, self._pending)
+        text: str = self._crossing.wait(_await_reply, self._pending)
         return text
 
     def interrupt(self, reason: str) -> None:
@@ -232,7 +232,7 @@ class RuntimeBase:
         self.close()
 
 
-def runtime_on_loop(given: RuntimeBase | None) -> runtime.Runtime | None:
+def get_loop_runtime(given: RuntimeBase | None) -> runtime.Runtime | None:
     """Return the runtime on the loop.
 
     Raises:
@@ -253,9 +253,9 @@ class TreeBase:
     def _hold(self, crossing: Crossing, tree: session_tree.SessionTree) -> None:
         self._crossing = crossing
         self._tree = tree
-        tree._belong_to(self, self._closed)  # noqa: SLF001 - its twin
+        tree._set_holder(self, self._close_on_loop)  # noqa: SLF001 - its twin
 
-    async def _closed(self) -> None:
+    async def _close_on_loop(self) -> None:
         """Close from the loop: calls that wait in the tree end, and its lease is released."""
         await asyncio.to_thread(self.close)
 
@@ -346,19 +346,19 @@ class TreeBase:
         self._crossing.close()
 
 
-def with_own_lease(function: Callable[..., Awaitable[Any]], *given: Any, **named: Any) -> Any:
+def run_with_own_lease(function: Callable[..., Awaitable[Any]], *given: Any, **named: Any) -> Any:
     """Run a function that needs no open tree on the loop, and return its result."""
 
-    async def nothing() -> None:
+    async def close_nothing() -> None:
         """Close nothing."""
 
     crossing = Crossing()
-    crossing.open(nothing)
+    crossing.open(close_nothing)
     try:
         return crossing.run(function, *given, **named)
     finally:
         crossing.close()
 
 
-async def _awaited(pending: pending_reply.PendingReply) -> str:
+async def _await_reply(pending: pending_reply.PendingReply) -> str:
     return await pending

@@ -16,7 +16,14 @@ from inspect import isawaitable, iscoroutine
 from typing import Any, TypeAlias, TypeVar
 
 from sessiontree.contracts.recorded.approvals import ApprovalRequest
-from sessiontree.sync.portal import PORTAL, CallFuture, InterruptibleCondition, Lease, ended, not_open
+from sessiontree.sync.portal import (
+    PORTAL,
+    CallFuture,
+    InterruptibleCondition,
+    Lease,
+    ended,
+    make_not_open_error,
+)
 
 LOOK_S = 1.0
 """The longest single wait: an interrupt just before a wait begins is noticed only after it."""
@@ -204,11 +211,11 @@ class Crossing:
             SessionTreeError: the tree is not open, or the loop has ended.
             ConfigError: called on the loop itself, or in a forked process.
         """
-        lease = self._held()
+        lease = self._require_lease()
         with PORTAL.in_use(lease):
             future = lease.submit(function, *given, **named)
             try:
-                return _outcome(future)
+                return _await_outcome(future)
             except BaseException:
                 future.cancel()
                 raise
@@ -222,7 +229,7 @@ class Crossing:
             SessionTreeError: the tree is not open or was closed meanwhile, or the loop has ended.
             ConfigError: called on the loop itself, or in a forked process.
         """
-        lease = self._held()
+        lease = self._require_lease()
         with PORTAL.in_use(lease):
             future = lease.submit(function, *given, **named)
             self._waits.add(future)
@@ -230,7 +237,7 @@ class Crossing:
                 self.prompts.serve_until(future)
                 return future.result()
             except CancelledError:
-                raise not_open() if self._closing else ended() from None
+                raise make_not_open_error() if self._closing else ended() from None
             except BaseException:
                 future.cancel()
                 raise
@@ -252,7 +259,7 @@ class Crossing:
             PORTAL.check_thread()
             try:
                 with PORTAL.in_use(lease):
-                    _outcome(lease.submit(lease.close))
+                    _await_outcome(lease.submit(lease.close))
             except Exception:
                 is_news = lease.thread.is_running and PORTAL.holds(lease)
                 self._give_back(lease)
@@ -270,7 +277,7 @@ class Crossing:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def unless_closed(self, waiting: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def wait_unless_closed(self, waiting: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Wait, on the loop, for something that does not end by itself when the tree closes.
 
         Raises:
@@ -282,7 +289,7 @@ class Crossing:
             return await task
         except asyncio.CancelledError:
             if self._closing:
-                raise not_open() from None
+                raise make_not_open_error() from None
             raise
 
     async def _end(self, close: Callable[[], Any]) -> None:
@@ -298,13 +305,13 @@ class Crossing:
             for wait in late:
                 wait.cancel()
 
-    def _held(self) -> Lease:
+    def _require_lease(self) -> Lease:
         if self._lease is None:
-            raise not_open()
+            raise make_not_open_error()
         return self._lease
 
 
-def _outcome(future: CallFuture[Any]) -> Any:
+def _await_outcome(future: CallFuture[Any]) -> Any:
     try:
         while not future.done():
             future.wait(LOOK_S)

@@ -13,7 +13,7 @@ from typing import Any, TextIO, TypeAlias, TypeVar, cast
 from sessiontree.api.options.options import (
     ApproverLike,
     ChannelLike,
-    channel_members,
+    get_channel_members,
 )
 from sessiontree.channels import terminal
 from sessiontree.channels.port import HumanChannel
@@ -99,7 +99,7 @@ class TerminalChannel(terminal.TerminalChannel):
         with self._mine:
             self._question = question
             try:
-                return _at_once(self.ask(question.request))
+                return _run_at_once(self.ask(question.request))
             except WithdrawnError:
                 return None
 
@@ -148,7 +148,7 @@ class CrossedChannel:
 
     def __init__(self, given: HumanChannel, asking: Asking) -> None:
         self.given = given
-        members = channel_members(given)
+        members = get_channel_members(given)
         self.tools = members.get("tools", ())
         self.name = getattr(given, "name", "")
         self.owners = members.get("owners", ())
@@ -167,24 +167,24 @@ class CrossedChannel:
         return await self._asking(request)
 
 
-def crossed_channel(channel: HumanChannel, prompts: Prompts) -> HumanChannel:
+def wrap_channel(channel: HumanChannel, prompts: Prompts) -> HumanChannel:
     """Return a channel that asks on blocked threads, for callbacks and terminals; else the channel itself."""
     if isinstance(channel, terminal.TerminalChannel):
-        return CrossedChannel(channel, _at_terminal(channel, prompts))
+        return CrossedChannel(channel, _ask_at_terminal(channel, prompts))
     if isinstance(channel, CallbackChannel):
         approver = channel._approver  # noqa: SLF001 - its sync twin calls the same function elsewhere
-        return CrossedChannel(channel, CallbackChannel(crossed_function(approver, prompts)).ask)
+        return CrossedChannel(channel, CallbackChannel(wrap_function(approver, prompts)).ask)
     return channel
 
 
-def chosen_channel(channel: ChannelLike, approver: ApproverLike, prompts: Prompts) -> ChannelLike:
+def choose_channel(channel: ChannelLike, approver: ApproverLike, prompts: Prompts) -> ChannelLike:
     """Return a tree's channel for the loop; with a callable approver, ``queue`` stays as it is."""
     if channel == "queue":
         return "queue" if callable(approver) else QueueChannel()
-    return channel if channel is None or isinstance(channel, str) else crossed_channel(channel, prompts)
+    return channel if channel is None or isinstance(channel, str) else wrap_channel(channel, prompts)
 
 
-def _at_terminal(channel: terminal.TerminalChannel, prompts: Prompts) -> Asking:
+def _ask_at_terminal(channel: terminal.TerminalChannel, prompts: Prompts) -> Asking:
     if not isinstance(channel, TerminalChannel):
         channel = TerminalChannel(channel._reads, channel._writes)  # noqa: SLF001 - its sync twin
     here = channel
@@ -197,14 +197,14 @@ def _at_terminal(channel: terminal.TerminalChannel, prompts: Prompts) -> Asking:
     return ask
 
 
-def crossed_approver(approver: ApproverLike, prompts: Prompts) -> ApproverLike:
+def wrap_approver(approver: ApproverLike, prompts: Prompts) -> ApproverLike:
     """Return an approver whose plain function is called on blocked threads; others stay unchanged."""
     if approver is None or isinstance(approver, str) or not callable(approver):
         return approver
-    return crossed_function(approver, prompts)
+    return wrap_function(approver, prompts)
 
 
-def crossed_function(approver: Approver | None, prompts: Prompts) -> Approver | None:
+def wrap_function(approver: Approver | None, prompts: Prompts) -> Approver | None:
     """Return a function for the loop that calls another on a blocked thread; async ones stay unchanged."""
     if approver is None or iscoroutinefunction(approver) or iscoroutinefunction(type(approver).__call__):
         return approver
@@ -216,7 +216,7 @@ def crossed_function(approver: Approver | None, prompts: Prompts) -> Approver | 
     return ask
 
 
-def _at_once(asking: Coroutine[Any, Any, T]) -> T:
+def _run_at_once(asking: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine that does not wait, without a loop."""
     try:
         asking.send(None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.sync.bridge import Crossing
-from sessiontree.sync.portal import not_open
+from sessiontree.sync.portal import make_not_open_error
 
 if TYPE_CHECKING:
     from sessiontree.api.tree import fact_reader
@@ -50,7 +50,9 @@ class Pump(Generic[T]):
                 while self._at_most is not None and len(self._held) >= self._at_most:
                     await self._changed.wait()
         except asyncio.CancelledError:
-            self._failure = not_open()  # an end without an error would mean that the source has ended
+            self._failure = (
+                make_not_open_error()
+            )  # an end without an error would mean that the source has ended
             raise
         except Exception as error:  # noqa: BLE001 - it is raised where it is read
             self._failure = error
@@ -86,7 +88,7 @@ class Pump(Generic[T]):
             self._loop.call_soon_threadsafe(self._task.cancel)
 
 
-def drained(
+def drain_iterator(
     crossing: Crossing, source: Callable[[], AsyncIterator[T]], at_most: int, at_once: int
 ) -> Generator[T, None, None]:
     """Yield the items of an async iterator that is read on the loop.
@@ -115,7 +117,7 @@ class FactReader(Iterator["JournalRecord"]):
         """Bind the loop's reader."""
         self._crossing = crossing
         self._reader = reader
-        self._facts = drained(crossing, lambda: reader, 512, 512)
+        self._facts = drain_iterator(crossing, lambda: reader, 512, 512)
 
     def __next__(self) -> JournalRecord:
         """Return the next fact, waiting for it.
@@ -172,7 +174,7 @@ class ProgressReader:
         Raises:
             SessionTreeError: the tree is not open, or was closed meanwhile.
         """
-        event: progress.Progress = self._crossing.wait(self._crossing.unless_closed, self._reader.next)
+        event: progress.Progress = self._crossing.wait(self._crossing.wait_unless_closed, self._reader.next)
         return event
 
     def drain(self) -> list[progress.Progress]:
@@ -186,7 +188,7 @@ class ProgressReader:
         Raises:
             SessionTreeError: the tree is not open, or was closed meanwhile.
         """
-        self._crossing.wait(self._crossing.unless_closed, self._reader.catch_up)
+        self._crossing.wait(self._crossing.wait_unless_closed, self._reader.catch_up)
 
     def close(self) -> None:
         """Stop watching; harmless when the tree is closed."""

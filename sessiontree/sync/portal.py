@@ -148,11 +148,11 @@ class LoopThread:
         if self._is_ending:
             self.thread.join()
         else:
-            self._portal.call(self._last_calls)
+            self._portal.call(self._await_last_calls)
             self._watching.cancel()
         self._opened.__exit__(None, None, None)
 
-    async def _last_calls(self) -> None:
+    async def _await_last_calls(self) -> None:
         if self._calls:
             await asyncio.wait(self._calls, timeout=LAST_CALLS_S)
 
@@ -270,8 +270,8 @@ class Portal:
 
     def exit_first(self) -> None:
         """Have the interpreter's end close what is open before what was loaded so far ends itself."""
-        atexit.unregister(self.at_exit)
-        atexit.register(self.at_exit)
+        atexit.unregister(self.close_at_exit)
+        atexit.register(self.close_at_exit)
 
     def release(self, lease: Lease) -> None:
         """Give a lease back; giving it back again is harmless."""
@@ -295,7 +295,7 @@ class Portal:
         self.check_thread()
         with self._lock:
             if lease not in self._leases:
-                raise not_open()
+                raise make_not_open_error()
             self._calls += 1
         try:
             yield
@@ -304,7 +304,7 @@ class Portal:
                 self._calls -= 1
                 self._end_if_idle()
 
-    def at_exit(self) -> None:
+    def close_at_exit(self) -> None:
         """Close everything that is open, in reverse order, and end the thread; the interpreter exits."""
         for lease in reversed(list(self._leases)):
             with contextlib.suppress(Exception):
@@ -321,7 +321,7 @@ class Portal:
             # Something blocks the loop. The thread is a daemon and ends with the process.
             self._calls += 1
 
-    def after_fork(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin again in a forked child, which has neither the thread nor the trees."""
         thread, self._thread = self._thread, None
         self._lock = threading.Lock()
@@ -354,7 +354,7 @@ class Portal:
             thread.stop()
 
 
-def not_open() -> SessionTreeError:
+def make_not_open_error() -> SessionTreeError:
     """Return the error of a call if its tree is not open."""
     return SessionTreeError(
         "the tree is not open; use `with SessionTree(…) as tree`, or SessionTree.resume if it was closed"
@@ -363,4 +363,4 @@ def not_open() -> SessionTreeError:
 
 PORTAL = Portal()
 """The only one of this process."""
-os.register_at_fork(after_in_child=PORTAL.after_fork)
+os.register_at_fork(after_in_child=PORTAL.reset_after_fork)

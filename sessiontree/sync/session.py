@@ -22,8 +22,8 @@ from sessiontree.contracts.reports.fan_outs import ChildResults
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Message, ToolReply
 from sessiontree.sync.bases import Crossed, SessionBase
-from sessiontree.sync.channels import crossed_approver
-from sessiontree.sync.event_buffer import drained
+from sessiontree.sync.channels import wrap_approver
+from sessiontree.sync.event_buffer import drain_iterator
 from sessiontree.tree.report import ReceiptLine
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class ClientCalls(Crossed):
         """Yield the waiting calls, then each new call once; ends when Main has ended."""
         return (
             WaitingCall(self._crossing, each)
-            for each in drained(self._crossing, lambda: aiter(self._inner), 64, 1)
+            for each in drain_iterator(self._crossing, lambda: aiter(self._inner), 64, 1)
         )
 
     def answer(self, call_id: str, result: object) -> None:
@@ -336,7 +336,7 @@ class SessionHandle(SessionBase[R]):
                 kind,
                 task,
                 result_type=result_type,
-                approver=crossed_approver(approver, self._crossing.prompts),
+                approver=wrap_approver(approver, self._crossing.prompts),
                 **options,
             ),
         )
@@ -440,7 +440,7 @@ class SessionHandle(SessionBase[R]):
             SpawnRefused, LimitExceeded: a child was refused; the live children are cancelled first.
             ConfigError: an argument is wrong; nothing was started.
         """
-        return drained(
+        return drain_iterator(
             self._crossing,
             lambda: self._inner.as_completed(kind, tasks, result_type=result_type, **options),
             64,
@@ -557,7 +557,7 @@ class SessionHandle(SessionBase[R]):
         Raises:
             ConfigError: the number is not valid, or below 0.
         """
-        return drained(self._crossing, lambda: self._inner.transcript(after=after), 64, 64)
+        return drain_iterator(self._crossing, lambda: self._inner.transcript(after=after), 64, 64)
 
     @property
     def child_workspaces(self) -> OwnWorkspaces:

@@ -21,9 +21,9 @@ from sessiontree.api.tree import session_tree as tree_on_loop
 from sessiontree.api.tree.keyword_options import ChildOptions, ResumeOptions, TreeOptions
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.sync.bases import RuntimeBase, TreeBase, runtime_on_loop, with_own_lease
+from sessiontree.sync.bases import RuntimeBase, TreeBase, get_loop_runtime, run_with_own_lease
 from sessiontree.sync.bridge import Crossing
-from sessiontree.sync.channels import chosen_channel, crossed_approver
+from sessiontree.sync.channels import choose_channel, wrap_approver
 from sessiontree.sync.event_buffer import FactReader, ProgressReader
 from sessiontree.sync.session import Approvals, ClientCalls, Questions, SessionHandle
 
@@ -129,9 +129,9 @@ class SessionTree(TreeBase):
             tree_on_loop.SessionTree(
                 workspace,
                 app,
-                approver=crossed_approver(approver, crossing.prompts),
-                channel=chosen_channel(channel, approver, crossing.prompts),
-                runtime=runtime_on_loop(runtime),
+                approver=wrap_approver(approver, crossing.prompts),
+                channel=choose_channel(channel, approver, crossing.prompts),
+                runtime=get_loop_runtime(runtime),
                 **options,
             ),
         )
@@ -169,9 +169,9 @@ class SessionTree(TreeBase):
             tree_on_loop.SessionTree.resume,
             tree_id,
             app,
-            approver=crossed_approver(approver, crossing.prompts),
-            channel=chosen_channel(channel, approver, crossing.prompts),
-            runtime=runtime_on_loop(runtime),
+            approver=wrap_approver(approver, crossing.prompts),
+            channel=choose_channel(channel, approver, crossing.prompts),
+            runtime=get_loop_runtime(runtime),
             **options,
         )
         tree = cls.__new__(cls)
@@ -269,8 +269,8 @@ class SessionTree(TreeBase):
             self._made.fork,
             at=at,
             replace=replace,
-            approver=crossed_approver(approver, crossing.prompts),
-            channel=chosen_channel(channel, approver, crossing.prompts),
+            approver=wrap_approver(approver, crossing.prompts),
+            channel=choose_channel(channel, approver, crossing.prompts),
         )
         tree = type(self).__new__(type(self))
         tree._take_up(crossing, forked)  # noqa: SLF001 - as above
@@ -388,7 +388,7 @@ class StoredTrees:
             JournalError: its journal can't be read.
             OSError: the file can't be written; the earlier file is unchanged.
         """
-        value: int = with_own_lease(self._stored.export, tree_id, path)
+        value: int = run_with_own_lease(self._stored.export, tree_id, path)
         return value
 
     def load(self, path: str | Path, *, damaged: bool = False) -> str:
@@ -411,7 +411,7 @@ class StoredTrees:
                 tree already or can't be read.
             JournalUnwritable: the state directory can't be written.
         """
-        value: str = with_own_lease(self._stored.load, path, damaged=damaged)
+        value: str = run_with_own_lease(self._stored.load, path, damaged=damaged)
         return value
 
     def fork(self, tree_id: str, *, at: int | None = None, replace: Mapping[str, str] | None = None) -> str:
@@ -433,7 +433,7 @@ class StoredTrees:
                 replaced.
             JournalError: the journal can't be read or written.
         """
-        value: str = with_own_lease(self._stored.fork, tree_id, at=at, replace=replace)
+        value: str = run_with_own_lease(self._stored.fork, tree_id, at=at, replace=replace)
         return value
 
     def dry_resume(self, tree_id: str, *, prices: Mapping[str, ModelPrice] | None = None) -> DryRun:
@@ -453,7 +453,7 @@ class StoredTrees:
             TreeNotFound: no journal here holds the tree.
             JournalError: it can't be read.
         """
-        value: DryRun = with_own_lease(self._stored.dry_resume, tree_id, prices=prices)
+        value: DryRun = run_with_own_lease(self._stored.dry_resume, tree_id, prices=prices)
         return value
 
     def dry_fork(
@@ -480,7 +480,9 @@ class StoredTrees:
             ConfigError: no tree can be forked at this fact; says where it can.
             JournalError: it can't be read.
         """
-        value: DryRun = with_own_lease(self._stored.dry_fork, tree_id, at=at, prices=prices, replace=replace)
+        value: DryRun = run_with_own_lease(
+            self._stored.dry_fork, tree_id, at=at, prices=prices, replace=replace
+        )
         return value
 
     def replay(self, tree_id: str) -> ReplayReport:
@@ -499,7 +501,7 @@ class StoredTrees:
             TreeNotFound: no journal here holds the tree.
             JournalError: it can't be read.
         """
-        value: ReplayReport = with_own_lease(self._stored.replay, tree_id)
+        value: ReplayReport = run_with_own_lease(self._stored.replay, tree_id)
         return value
 
     def erase(self, tree_id: str, *, memory: MemorySettings | None = None, keep_memory: bool = False) -> int:
@@ -520,7 +522,7 @@ class StoredTrees:
             JournalLocked, MemoryFailed: a program writes its journal, or memory; nothing was erased.
             JournalError, MemoryFailed: the journal or memory can't be written.
         """
-        value: int = with_own_lease(self._stored.erase, tree_id, memory=memory, keep_memory=keep_memory)
+        value: int = run_with_own_lease(self._stored.erase, tree_id, memory=memory, keep_memory=keep_memory)
         return value
 
     def prune(
@@ -549,7 +551,7 @@ class StoredTrees:
             ConfigError: no condition is given, or one is out of bounds.
             JournalError: a journal can't be read or written.
         """
-        value: Sequence[str] = with_own_lease(
+        value: Sequence[str] = run_with_own_lease(
             self._stored.prune,
             older_than_s=older_than_s,
             keep=keep,
@@ -568,5 +570,5 @@ class StoredTrees:
             ConfigError: the purpose is not text.
             JournalError: a journal can't be read.
         """
-        value: Sequence[TreeSummary] = with_own_lease(self._stored.list, purpose)
+        value: Sequence[TreeSummary] = run_with_own_lease(self._stored.list, purpose)
         return value

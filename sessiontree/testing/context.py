@@ -77,14 +77,14 @@ from sessiontree.contracts.recorded.capabilities import (
     WEB,
     WRITER,
     Capability,
-    capabilities_of,
+    list_capabilities,
 )
 from sessiontree.contracts.recorded.child_workspaces import ChildWorkspaces
 from sessiontree.contracts.recorded.cron import Cron, CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import CallSignals, SessionRights, ToolContext
-from sessiontree.contracts.tools.tool import RawTool, Tool, declared_by
+from sessiontree.contracts.tools.tool import RawTool, Tool, list_declared_handles
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.memory import (
     MemoryHit,
@@ -131,7 +131,7 @@ class PlainMemory:
     async def select(self, selection: Selection, *, limit: int) -> list[MemoryRecord]:
         """Return at most ``limit`` of the records that a selection names, oldest first."""
         self._check()
-        return self._selected(selection)[:limit]
+        return self._select(selection)[:limit]
 
     async def store(self, records: Sequence[NewRecord], *, key: str) -> list[str]:
         """Keep records once for a key; ids count up."""
@@ -151,11 +151,11 @@ class PlainMemory:
     async def forget(self, selection: Selection, *, key: str) -> list[str]:
         """Drop the records a selection names, whatever the ``key``; returns their ids."""
         self._check()
-        gone = [record.id for record in self._selected(selection)]
+        gone = [record.id for record in self._select(selection)]
         self.records = [record for record in self.records if record.id not in gone]
         return gone
 
-    def _selected(self, selection: Selection) -> list[MemoryRecord]:
+    def _select(self, selection: Selection) -> list[MemoryRecord]:
         first, last = selection.first or 1, selection.last or 10**9
         return [
             record
@@ -397,7 +397,7 @@ class RecordingCron:
         Raises:
             ExecutionError: no given job is called ``job_id``.
         """
-        self._row(job_id)
+        self._find_row(job_id)
         return tuple(self.runs[:limit])
 
     async def change(self, change: JobChange, *, key: str) -> JobRow:
@@ -410,9 +410,9 @@ class RecordingCron:
         if self.refusal is not None:
             raise self.refusal
         self.changes.setdefault(key, change)
-        return self._row(change.job_id)
+        return self._find_row(change.job_id)
 
-    def _row(self, job_id: str) -> JobRow:
+    def _find_row(self, job_id: str) -> JobRow:
         for row in self.rows:
             if job_id in {"", row.job.job_id}:
                 return row
@@ -544,7 +544,7 @@ async def call_tool(tool: Tool[Any], ctx: ToolContext, /, **arguments: Any) -> T
         ValidationError: an argument is not valid; names the first such argument.
         ToolError: raised by the tool.
     """
-    rights = ctx._rights.narrowed(tool.name, declared_by(tool))  # noqa: SLF001 - what a dispatcher does
+    rights = ctx._rights.narrowed(tool.name, list_declared_handles(tool))  # noqa: SLF001 - what a dispatcher does
     ctx = ToolContext(rights, ctx.call_id, ctx._signals)  # noqa: SLF001 - as above
     if isinstance(tool, RawTool):
         return await tool.execute(arguments, ctx)
@@ -574,7 +574,7 @@ def fresh_report(kind: SessionKind) -> SessionReport:
         confinement="structural",
         approval_mode="always",
         system_tier="allow",
-        exec_security="full" if SHELL.name in capabilities_of(kind) else None,
+        exec_security="full" if SHELL.name in list_capabilities(kind) else None,
     )
 
 
@@ -584,7 +584,7 @@ def _handle(
     given: H | ByKind | None,
     make: Callable[[], H] | None = None,
 ) -> H | None:
-    may = capability.name in capabilities_of(kind)
+    may = capability.name in list_capabilities(kind)
     if isinstance(given, ByKind):
         return make() if may and make is not None else None
     if given is not None and not may:

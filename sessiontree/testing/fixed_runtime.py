@@ -39,19 +39,19 @@ class FixedRuntime:
 
     async def read_configuration(self) -> StoredConfiguration:
         """Return the configuration that was given."""
-        return await self._given().read()
+        return await self._require_configuration().read()
 
     async def configuration_schema(self) -> Mapping[str, JsonValue]:
         """Return its schema."""
-        return await self._given().schema()
+        return await self._require_configuration().schema()
 
     async def patch_configuration(
         self, base_sha256: str, patch: Mapping[str, JsonValue]
     ) -> ConfigurationChange:
         """Change it."""
-        return await self._given().patch(base_sha256, patch)
+        return await self._require_configuration().patch(base_sha256, patch)
 
-    def _given(self) -> OwnerConfiguration:
+    def _require_configuration(self) -> OwnerConfiguration:
         if self.configuration is None:
             raise ExecutionError(NO_CONFIGURATION)
         return self.configuration

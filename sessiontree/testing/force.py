@@ -41,9 +41,9 @@ class ForcedTable(ToolTable):
         """Travel with what is forced."""
         return type(self), (ToolTable((entry.tool for entry in self), self.plugins), self.forced)
 
-    def held_by(self, kind: SessionKind, names: Iterable[str]) -> frozenset[str]:
+    def select_held(self, kind: SessionKind, names: Iterable[str]) -> frozenset[str]:
         """Return what the rules give and what is forced."""
-        return super().held_by(kind, names) | self.forced.get(kind, frozenset())
+        return super().select_held(kind, names) | self.forced.get(kind, frozenset())
 
 
 def unwrapped(handle: object) -> Any:

@@ -35,7 +35,7 @@ from sessiontree.contracts.values.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.values.pointer import json_pointer
+from sessiontree.contracts.values.pointer import make_json_pointer
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 
@@ -168,7 +168,7 @@ message_policies: SearchStrategy[MessagePolicy] = st.builds(
 """What Branches may send."""
 _written = st.text(max_size=8)
 _globs = _written.filter(lambda text: not set("!\\[") & set(text))
-_pointers = st.lists(_written, max_size=2).map(lambda parts: json_pointer(*parts))
+_pointers = st.lists(_written, max_size=2).map(lambda parts: make_json_pointer(*parts))
 rules: SearchStrategy[Rule] = st.builds(
     Rule,
     tool=_globs,

@@ -173,20 +173,20 @@ class _Checks:
 
     async def run(self) -> None:
         contract, first = self._contract, self._contract.cases[0]
-        async with self._one("schema: every dialect takes the first case"):
+        async with self._note_check("schema: every dialect takes the first case"):
             _check_schemas(self._tool, first.arguments)
         for case in contract.cases:
-            async with self._one(f"case: {case.name}"):
+            async with self._note_check(f"case: {case.name}"):
                 await self._expect(case)
         for kind in SessionKind:
-            async with self._one(f"kind: {kind}"):
+            async with self._note_check(f"kind: {kind}"):
                 await self._check_kind(kind)
-        async with self._one("tier: what needs an answer is refused without one"):
+        async with self._note_check("tier: what needs an answer is refused without one"):
             await self._check_tier()
         for part in ("huge", "undecodable"):
             case = getattr(contract, part)
             if case is not None:
-                async with self._one(f"{part}: {case.name}"):
+                async with self._note_check(f"{part}: {case.name}"):
                     await self._expect(case)
         if self._backend == "local":
             await self._watch()
@@ -194,20 +194,20 @@ class _Checks:
     async def _watch(self) -> None:
         """Run the checks that watch the call from inside this process."""
         if self._tool.capabilities:
-            async with self._one("capability: without its handles it is refused"):
+            async with self._note_check("capability: without its handles it is refused"):
                 await self._check_capabilities()
         if (slow := self._contract.slow) is not None:
-            async with self._one("time-out"):
+            async with self._note_check("time-out"):
                 await self._check_time_out(slow)
-            async with self._one("cancellation"):
+            async with self._note_check("cancellation"):
                 await self._check_cancelled(slow)
         if "restart" not in self._contract.not_checked:
             for moment in ("before", "after"):
-                async with self._one(f"restart: {moment} its work"):
+                async with self._note_check(f"restart: {moment} its work"):
                     await self._check_restart(moment)
 
     @contextlib.asynccontextmanager
-    async def _one(self, name: str) -> AsyncIterator[None]:
+    async def _note_check(self, name: str) -> AsyncIterator[None]:
         """Note how one check went, and that it left nothing behind."""
         before = _descendants()
         try:
@@ -243,7 +243,7 @@ class _Checks:
         )
 
     @contextlib.asynccontextmanager
-    async def _tree(
+    async def _react(
         self,
         workspace: Path,
         tool: Tool[Any] | None = None,
@@ -272,7 +272,7 @@ class _Checks:
 
     async def _expect(self, case: ToolCase) -> None:
         workspace = self._workspace(case)
-        async with self._tree(workspace) as tree:
+        async with self._react(workspace) as tree:
             try:
                 reply = await tree.main.call(self._tool.name, case.arguments)
             except SessionTreeError as error:
@@ -283,7 +283,7 @@ class _Checks:
     async def _check_kind(self, kind: SessionKind) -> None:
         case = self._contract.cases[0]
         workspace = self._workspace(case)
-        async with self._tree(workspace) as tree:
+        async with self._react(workspace) as tree:
             session = tree.main
             if kind is not SessionKind.MAIN:
                 session = await tree.main.spawn(kind, "wait", stays_open=True)
@@ -305,7 +305,7 @@ class _Checks:
         params, _ = compile_tool(self._tool).validate(dict(case.arguments))
         needed = max(self._tool.tier, self._tool.tier_for(params))
         workspace = self._workspace(case)
-        async with self._tree(workspace, approvals="never") as tree:
+        async with self._react(workspace, approvals="never") as tree:
             try:
                 await tree.main.call(self._tool.name, case.arguments)
             except PermissionDenied:
@@ -327,7 +327,7 @@ class _Checks:
         workspace = self._workspace(slow)
         limits: dict[str, Any] = {"tool_timeouts": {self._tool.name: TIME_OUT_S}}
         probe, seen = _observed(self._tool)
-        async with self._tree(workspace, probe, **limits) as tree:
+        async with self._react(workspace, probe, **limits) as tree:
             try:
                 reply = await asyncio.wait_for(tree.main.call(self._tool.name, slow.arguments), self._end_s)
             except Timeout:
@@ -342,7 +342,7 @@ class _Checks:
     async def _check_cancelled(self, slow: ToolCase) -> None:
         workspace = self._workspace(slow)
         probe, seen = _observed(self._tool)
-        async with self._tree(workspace, probe) as tree:
+        async with self._react(workspace, probe) as tree:
             call = asyncio.create_task(tree.main.call(self._tool.name, slow.arguments))
             begun = asyncio.create_task(seen.begun.wait())
             await asyncio.wait((call, begun), timeout=self._end_s, return_when=asyncio.FIRST_COMPLETED)
@@ -374,10 +374,10 @@ class _Checks:
             shutil.copytree(workspace, copied / "workspace", symlinks=True)
 
         probe, first = _observed(self._tool, **{moment: keep})
-        model = _calling(self._tool.name, case.arguments)
-        async with self._tree(workspace, probe, model=model) as tree:
+        model = _make_caller(self._tool.name, case.arguments)
+        async with self._react(workspace, probe, model=model) as tree:
             reply = await tree.main.send("call the tool")
-            _require(first.call_ids, f"the call did not reach the tool: {_result_of(tree)}")
+            _require(first.call_ids, f"the call did not reach the tool: {_convert_reply(tree)}")
             done = _snapshot(workspace)
             _require(reply == "done", reply)
         shutil.rmtree(workspace)
@@ -388,7 +388,7 @@ class _Checks:
         )
         async with resumed, self._around(resumed):
             await resumed.main.send("go on")
-            result = _result_of(resumed)
+            result = _convert_reply(resumed)
         if result is None:
             raise AssertionError("the call has no result after the restart")
         if self._tool.idempotent or self._tool.tier is PermissionTier.READ_ONLY:
@@ -440,7 +440,7 @@ def _observed(
     return probe, seen
 
 
-def _calling(tool: str, arguments: Mapping[str, JsonValue]) -> Callable[[ModelRequest], Any]:
+def _make_caller(tool: str, arguments: Mapping[str, JsonValue]) -> Callable[[ModelRequest], Any]:
     def reply(request: ModelRequest) -> str | AssistantMessage:
         if request.turn > 1:
             return "done"
@@ -449,7 +449,7 @@ def _calling(tool: str, arguments: Mapping[str, JsonValue]) -> Callable[[ModelRe
     return reply
 
 
-def _result_of(tree: SessionTree) -> ToolResultMessage | None:
+def _convert_reply(tree: SessionTree) -> ToolResultMessage | None:
     """Return the result of Main's first call."""
     return next((each for each in tree.main.history() if isinstance(each, ToolResultMessage)), None)
 
@@ -457,7 +457,7 @@ def _result_of(tree: SessionTree) -> ToolResultMessage | None:
 def _check_schemas(tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> None:
     compiled = compile_tool(tool)
     for dialect in DIALECTS.values():
-        shown = compiled.shown_in(dialect).schema
+        shown = compiled.clean_for(dialect).schema
         for fault in jsonschema_rs.validator_for(shown).iter_errors(dict(arguments)):
             # A strict dialect requires every member, and its models send null for one that is left out.
             left_out = dialect.is_strict and fault.schema_path[-1:] == ["required"]

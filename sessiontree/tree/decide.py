@@ -56,7 +56,7 @@ from sessiontree.tree.rules.lifecycle import (
     withdraw_child,
 )
 from sessiontree.tree.rules.messages import say, send
-from sessiontree.tree.rules.spawn import adopt, channels_of, open_tree, spawn
+from sessiontree.tree.rules.spawn import adopt, find_channels, open_tree, spawn
 from sessiontree.tree.rules.vision import keep_answer
 from sessiontree.tree.state.evolve import Draft, evolve
 from sessiontree.tree.state.protocol import (
@@ -102,12 +102,12 @@ def delegate(draft: Draft, asker: str, delegated: ClientCallDelegated) -> None:
     """
     state = draft.state
     name, call = delegated.client_id, delegated.call
-    session = state.live_session(asker)
+    session = state.find_live_session(asker)
     if session is None or name in state.client_calls or name in state.client_ends:
         return
     asked, at_ms = "", 0
     if delegated.to_person:
-        shown_by = next(channels_of(state, asker), None)
+        shown_by = next(find_channels(state, asker), None)
         asked, at_ms = asker.partition("/")[0] if shown_by is None else shown_by.spec.session_id, draft.now_ms
     arguments = call.arguments if delegated.questions is None else delegated.questions
     waiting = ClientCall(name, asker, call.tool, arguments, delegated.expires_at_ms, asked, at_ms)
@@ -123,7 +123,7 @@ def withdraw(draft: Draft, ended: ClientCallEnded) -> None:
     if call is None:
         return
     draft.write(ended)
-    session = state.live_session(call.session_id)
+    session = state.find_live_session(call.session_id)
     if session is not None and session.held is not None and session.stop is None:
         draft.write(SessionReactivated(call.session_id))
 
@@ -210,7 +210,7 @@ def decide(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], li
     _judge(draft, stimulus)
     if isinstance(stimulus, ClockRang):
         # A timer may fire early if the clock steps back, so every firing asks for the next time again.
-        next_ms = state.alarms.next_after(draft.now_ms)
+        next_ms = state.alarms.find_next_after(draft.now_ms)
         if next_ms is not None:
             draft.tell(WakeTreeAt(next_ms))
     return draft.facts, draft.instructions()

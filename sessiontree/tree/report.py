@@ -7,11 +7,11 @@ from typing import NamedTuple
 from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.contracts.kinds import PermissionTier, SessionKind, SessionStatus
 from sessiontree.contracts.recorded.approvals import ApprovalRequest
-from sessiontree.contracts.recorded.client_calls import question_in
+from sessiontree.contracts.recorded.client_calls import read_question
 from sessiontree.contracts.recorded.questions import QuestionRequest
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.state.protocol import Deliver, ReleaseSession, TreeInstruction, WakeTreeAt, WatchJobs
-from sessiontree.tree.state.reach import all_below
+from sessiontree.tree.state.reach import walk_below
 from sessiontree.tree.state.state import TreeState
 
 
@@ -48,7 +48,7 @@ def receipt(state: TreeState, session: str) -> tuple[ReceiptLine, ...]:
         raise SessionNotFound(session, "no session of that path exists in this tree")
     models = {row.name: row.model for row in state.charter.agents}
     lines = []
-    for found in (state.sessions[session], *all_below(state, session)):
+    for found in (state.sessions[session], *walk_below(state, session)):
         summary = "" if found.result is None else found.result.summary
         spec, how = found.spec, (found.spec.kind, found.status, found.was_forced)
         ran = (spec.agent, models.get(spec.agent, ""))
@@ -77,13 +77,13 @@ def request_of(state: TreeState, request_id: str) -> ApprovalRequest | None:
     )
 
 
-def question_of(state: TreeState, question_id: str) -> QuestionRequest | None:
+def find_question(state: TreeState, question_id: str) -> QuestionRequest | None:
     """Return a question that waits for a person as it is shown, or None if it does not wait."""
     call = state.client_calls.get(question_id)
-    return None if call is None else question_in(call)
+    return None if call is None else read_question(call)
 
 
-def owed(state: TreeState) -> list[TreeInstruction]:
+def collect_owed(state: TreeState) -> list[TreeInstruction]:
     """Return every instruction that may not have been carried out although its facts are durable.
 
     Returns:
@@ -100,7 +100,7 @@ def owed(state: TreeState) -> list[TreeInstruction]:
     ]
     instructions += [ReleaseSession(name, result, forced) for name, result, forced in reversed(ended)]
     instructions += [Deliver(post.session, post_id, post.mail) for post_id, post in state.posts.items()]
-    bells = {alarm.at_ms for alarm in state.alarms if state.still_means(alarm)}
+    bells = {alarm.at_ms for alarm in state.alarms if state.is_still_valid(alarm)}
     instructions += [WakeTreeAt(at_ms) for at_ms in sorted(bells)]
     if any(state.jobs.values()):
         instructions.append(WatchJobs())

@@ -17,14 +17,14 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact
 from sessiontree.policy.catalog import CATALOG
-from sessiontree.tree.rules.spawn import ceiling_of
+from sessiontree.tree.rules.spawn import compute_ceiling
 from sessiontree.view.feed import TreeFeed
 from sessiontree.view.live_tree import LiveTree
-from sessiontree.view.program_panel import ProgramPanel, programs_in
-from sessiontree.view.rows import program_json, snapshot
+from sessiontree.view.program_panel import ProgramPanel, collect_programs
+from sessiontree.view.rows import build_program_json, snapshot
 from sessiontree.view.session_panel import SessionPanel
-from sessiontree.view.timeline import spans_of
-from sessiontree.view.transcript import IMAGE_TYPES, images_in, items_of, whole_text
+from sessiontree.view.timeline import collect_spans
+from sessiontree.view.transcript import IMAGE_TYPES, extract_images, find_whole_text, list_items
 
 Json = dict[str, Any]
 
@@ -58,8 +58,14 @@ class Content:
         self._config = feed.config
         self._tree = feed.tree
         tell = (
-            *(self._transcript, self._program, self._part, self._image, self._timeline),
-            *(self._past, self._policy, self._receipt, self._find),
+            *(
+                self._read_transcript,
+                self._answer_program,
+                self._read_part,
+                self._read_image,
+                self._build_timeline,
+            ),
+            *(self._read_past, self._read_policy, self._build_receipt, self._find),
         )
         self._verbs: Mapping[str, Callable[[Mapping[str, Any]], Json]] = dict(
             zip(READ_VERBS, tell, strict=True)
@@ -77,8 +83,8 @@ class Content:
             raise ConfigError(f"{verb!r} is not a question about a tree; ask one of {', '.join(READ_VERBS)}")
         return tell(given)
 
-    def _transcript(self, given: Mapping[str, Any]) -> Json:
-        session, after = self._session_in(given), _count(given, "after", 0)
+    def _read_transcript(self, given: Mapping[str, Any]) -> Json:
+        session, after = self._find_session(given), _count(given, "after", 0)
         most = min(_count(given, "most", 200) or 1, MAX_ITEMS)
         items: list[Json] = []
         is_more = True
@@ -86,21 +92,21 @@ class Content:
             records = self._journal.read_session(
                 self._config.tree_id, session.session_id, after_seq=after, max_n=most
             )
-            items += items_of(records)
+            items += list_items(records)
             is_more = len(records) == most
             after = records[-1].seq if records else after
         return {"items": items, "next": after if is_more else None, "seq": after}
 
-    def _program(self, given: Mapping[str, Any]) -> Json:
+    def _answer_program(self, given: Mapping[str, Any]) -> Json:
         """Answer with what a program does; one that runs is known, one that has ended is read again."""
-        session, key = self._session_in(given), given.get("key")
+        session, key = self._find_session(given), given.get("key")
         most, after = min(_count(given, "most", 0), MAX_STEPS), _count(given, "after", 0)
         panel = session.programs.get(key) if isinstance(key, str) else None
         if panel is None and isinstance(key, str):
-            panel = self._programs_of(session).get(key)
+            panel = self._read_programs(session).get(key)
         if panel is None:
             raise ConfigError(f"key: the session has no program {str(key)[:40]!r}")
-        return program_json(panel, after, most)
+        return build_program_json(panel, after, most)
 
     def programs(self, path: str) -> Json:
         """Return all programs of a session by key, each with its first calls.
@@ -109,51 +115,51 @@ class Content:
             ConfigError: the tree has no such session.
             JournalError: the facts can't be read.
         """
-        found = self._programs_of(self._session_in({"session": path}))
-        return {key: program_json(panel, 0, MAX_STEPS) for key, panel in found.items()}
+        found = self._read_programs(self._find_session({"session": path}))
+        return {key: build_program_json(panel, 0, MAX_STEPS) for key, panel in found.items()}
 
-    def _programs_of(self, session: SessionPanel) -> dict[str, ProgramPanel]:
+    def _read_programs(self, session: SessionPanel) -> dict[str, ProgramPanel]:
         records = self._journal.read_session(self._config.tree_id, session.session_id)
-        return programs_in((each.seq, fact) for each in records for fact in each.facts)
+        return collect_programs((each.seq, fact) for each in records for fact in each.facts)
 
-    def _part(self, given: Mapping[str, Any]) -> Json:
+    def _read_part(self, given: Mapping[str, Any]) -> Json:
         seq, item, name = _count(given, "seq", None), given.get("item"), given.get("name")
-        found = self._records_at(seq)
+        found = self._read_records(seq)
         text = None
         if found and isinstance(name, str) and isinstance(item, str | None):
-            text = whole_text(found[0], item, name)
+            text = find_whole_text(found[0], item, name)
         if text is None:
             raise ConfigError(f"fact {seq} has no text named {str(name)[:40]!r}")
         return {"text": text}
 
-    def _image(self, given: Mapping[str, Any]) -> Json:
+    def _read_image(self, given: Mapping[str, Any]) -> Json:
         seq, _, number = str(given.get("ref")).partition(".")
         is_ref = seq.isascii() and seq.isdecimal() and number.isascii() and number.isdecimal()
-        records = self._records_at(int(seq)) if is_ref and len(seq) < 16 and len(number) < 16 else []
-        images = images_in(records[0]) if records else []
+        records = self._read_records(int(seq)) if is_ref and len(seq) < 16 and len(number) < 16 else []
+        images = extract_images(records[0]) if records else []
         if not images or int(number) >= len(images) or images[int(number)].mime_type not in IMAGE_TYPES:
             raise ConfigError(f"ref: {str(given.get('ref'))[:40]!r} names no image that can be shown")
         return {"mime": images[int(number)].mime_type, "base64": images[int(number)].data}
 
-    def _records_at(self, seq: int) -> list[JournalRecord]:
+    def _read_records(self, seq: int) -> list[JournalRecord]:
         return self._journal.read(self._config.tree_id, after_seq=seq - 1, max_n=1) if seq > 0 else []
 
-    def _timeline(self, given: Mapping[str, Any]) -> Json:
+    def _build_timeline(self, given: Mapping[str, Any]) -> Json:
         paths = given.get("sessions")
         if not isinstance(paths, list) or len(paths) > MAX_SESSIONS:
             raise ConfigError(f"sessions: give a list of at most {MAX_SESSIONS} paths")
         most = min(_count(given, "most", 2_000), MAX_SPANS)
         spans: list[list[Any]] = []
         for path in paths:
-            session = self._session_in({"session": path})
+            session = self._find_session({"session": path})
             records = self._journal.read_session(self._config.tree_id, session.session_id)
-            found = islice(spans_of(records), most - len(spans))
+            found = islice(collect_spans(records), most - len(spans))
             spans += [
                 [session.number, span.start_ms, span.end_ms, span.what, span.name, span.why] for span in found
             ]
         return {"spans": spans}
 
-    def _past(self, given: Mapping[str, Any]) -> Json:
+    def _read_past(self, given: Mapping[str, Any]) -> Json:
         upto = _count(given, "seq", None)
         tree, seq = LiveTree(), 0
         while seq < upto:
@@ -167,19 +173,19 @@ class Content:
             seq = records[-1].seq
         return snapshot(tree, self._config, feed=self._feed.id)
 
-    def _policy(self, given: Mapping[str, Any]) -> Json:
-        session = self._session_in(given)
-        spec = self._spec_of(session)
-        parent = None if spec.parent is None else self._spec_of(self._tree.sessions[spec.parent])
+    def _read_policy(self, given: Mapping[str, Any]) -> Json:
+        session = self._find_session(given)
+        spec = self._read_spec(session)
+        parent = None if spec.parent is None else self._read_spec(self._tree.sessions[spec.parent])
         return {
             "tools": [
                 [make_visible(tool.name), tool.name in spec.tools, _TIERS.get(tool.name, ""), why]
                 for tool in self._config.tools
-                for why in [self._reason(spec, parent, tool.name, spec.kind in tool.kinds)]
+                for why in [self._explain_tool(spec, parent, tool.name, spec.kind in tool.kinds)]
             ]
         }
 
-    def _reason(self, spec: SessionSpec, parent: SessionSpec | None, tool: str, fits_kind: bool) -> str:
+    def _explain_tool(self, spec: SessionSpec, parent: SessionSpec | None, tool: str, fits_kind: bool) -> str:
         """Say why a session holds a tool or does not."""
         if tool in spec.tools:
             return "held"
@@ -193,11 +199,11 @@ class Content:
         agent = next((row for row in self._config.agents if row.name == spec.agent), None)
         if agent is not None and agent.tools is not None and tool not in agent.tools:
             return f"agent {make_visible(spec.agent)} does not name it"
-        if parent is not None and tool not in ceiling_of(parent):
+        if parent is not None and tool not in compute_ceiling(parent):
             return f"its parent {parent.session_id} does not hold it"
         return "it was not given at its spawn"
 
-    def _receipt(self, given: Mapping[str, Any]) -> Json:
+    def _build_receipt(self, given: Mapping[str, Any]) -> Json:
         return {"lines": [[each.session_id, each.state(), each.reason()] for each in self._tree.rows()]}
 
     def _find(self, given: Mapping[str, Any]) -> Json:
@@ -215,24 +221,24 @@ class Content:
                 hit
                 for record in records
                 if record.session in self._tree.sessions
-                for item in items_of([record], with_steps=True)
-                if (hit := self._hit(record.session, item, wanted)) is not None
+                for item in list_items([record], with_steps=True)
+                if (hit := self._find_hit(record.session, item, wanted)) is not None
             ]
         return {"hits": hits[:most]}
 
-    def _hit(self, session: str, item: Json, wanted: str) -> list[Any] | None:
+    def _find_hit(self, session: str, item: Json, wanted: str) -> list[Any] | None:
         for text in (str(item["title"]), str(item["text"])):
             at = text.casefold().find(wanted)
             if at >= 0:
                 return [self._tree.sessions[session].number, item["seq"], text[max(0, at - 40) :][:HIT_CHARS]]
         return None
 
-    def _spec_of(self, session: SessionPanel) -> SessionSpec:
+    def _read_spec(self, session: SessionPanel) -> SessionSpec:
         (record,) = self._journal.read(self._config.tree_id, after_seq=session.spawned_seq - 1, max_n=1)
         spec: SessionSpec = read_fact(record.text).spec
         return spec
 
-    def _session_in(self, given: Mapping[str, Any]) -> SessionPanel:
+    def _find_session(self, given: Mapping[str, Any]) -> SessionPanel:
         path = given.get("session")
         found = self._tree.sessions.get(path) if isinstance(path, str) else None
         if found is None:

@@ -16,28 +16,28 @@ DiffLine = list[str]
 """``[mark, line]``: the mark is a space, ``-``, ``+`` or ``@`` (a heading)."""
 
 
-def differences_of_call(tool: str, arguments: Mapping[str, JsonValue]) -> list[DiffLine] | None:
+def find_call_differences(tool: str, arguments: Mapping[str, JsonValue]) -> list[DiffLine] | None:
     """Return what a call would change, as far as its arguments tell; None if it changes no text of a file."""
     path, old, new = (arguments.get(name) for name in ("path", "old_text", "new_text"))
     if tool == "edit" and isinstance(path, str) and isinstance(old, str) and isinstance(new, str):
-        return _bounded([["@", path], *_marked("-", old), *_marked("+", new)])
+        return _limit_lines([["@", path], *_mark_lines("-", old), *_mark_lines("+", new)])
     content = arguments.get("content")
     if tool == "write" and isinstance(path, str) and isinstance(content, str):
-        return _bounded([["@", path], *_marked("+", content)])
+        return _limit_lines([["@", path], *_mark_lines("+", content)])
     patch = arguments.get("patch")
     if tool == "apply_patch" and isinstance(patch, str):
-        return differences_of_text(patch)
+        return parse_differences(patch)
     return None
 
 
-def differences_of_result(message: ToolResultMessage) -> list[DiffLine] | None:
+def find_result_differences(message: ToolResultMessage) -> list[DiffLine] | None:
     """Return what a call changed, as the details of its result tell; None if they don't."""
     details = message.details.get("details", message.details) if isinstance(message.details, dict) else None
     diff = details.get("diff") if isinstance(details, dict) else None
-    return differences_of_text(diff) if isinstance(diff, str) and diff else None
+    return parse_differences(diff) if isinstance(diff, str) and diff else None
 
 
-def differences_of_text(unified: str) -> list[DiffLine]:
+def parse_differences(unified: str) -> list[DiffLine]:
     """Return the lines of a unified diff."""
     lines = []
     for line in unified.removesuffix("\n").split("\n")[: MAX_LINES + 1]:
@@ -47,14 +47,14 @@ def differences_of_text(unified: str) -> list[DiffLine]:
             lines.append([line[0], line[1:]])
         else:
             lines.append([" ", line.removeprefix(" ")])
-    return _bounded(lines)
+    return _limit_lines(lines)
 
 
-def _marked(mark: str, text: str) -> list[DiffLine]:
+def _mark_lines(mark: str, text: str) -> list[DiffLine]:
     return [[mark, line] for line in text.removesuffix("\n").split("\n", MAX_LINES + 1)]
 
 
-def _bounded(lines: list[DiffLine]) -> list[DiffLine]:
+def _limit_lines(lines: list[DiffLine]) -> list[DiffLine]:
     more = [["@", "… more lines"]] if len(lines) > MAX_LINES else []
     kept = [
         [mark, make_visible(line[:MAX_LINE_CHARS].replace("\t", "    "))] for mark, line in lines[:MAX_LINES]

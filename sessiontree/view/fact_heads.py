@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from sessiontree.contracts.facts.session_facts import TurnStarted
-from sessiontree.contracts.recorded.codec import current_versions
+from sessiontree.contracts.recorded.codec import list_current_versions
 from sessiontree.journal.replay import read_fact, read_facts
 
 _VALUE = r'("[^"\\]*(?:\\.[^"\\]*)*"|-?\d+)'
@@ -40,17 +40,17 @@ class _Head:
     count: int
 
 
-def _head(kind: str, members: tuple[str, ...]) -> _Head:
+def _compile_head(kind: str, members: tuple[str, ...]) -> _Head:
     before = [_DEEPER.get(name, f'"{name}":') for name in members]
     values = "".join(f",{re.escape(text)}{_VALUE}" for text in before)
-    pattern = rf'\{{"kind":"{kind}","v":{current_versions()[kind]}{values}[,}}]'
+    pattern = rf'\{{"kind":"{kind}","v":{list_current_versions()[kind]}{values}[,}}]'
     return _Head(re.compile(pattern), attrgetter(*members), len(members))
 
 
-_HEADS = {kind: _head(kind, members) for kind, members in _MEMBERS.items()}
+_HEADS = {kind: _compile_head(kind, members) for kind, members in _MEMBERS.items()}
 
 
-def first_members(kind: str, text: str) -> tuple[Any, ...]:
+def read_first_members(kind: str, text: str) -> tuple[Any, ...]:
     """Return the first members of a fact; O(their length) where this release wrote it.
 
     Args:
@@ -64,12 +64,12 @@ def first_members(kind: str, text: str) -> tuple[Any, ...]:
     head = _HEADS[kind]
     found = head.pattern.match(text)
     if found is not None:
-        return tuple(map(_value_of, found.groups()))
+        return tuple(map(_parse_value, found.groups()))
     members = head.members(read_fact(text))
     return members if head.count > 1 else (members,)
 
 
-def _value_of(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """Return the value of a text or a whole number; one without an escape is not parsed for it."""
     if text[0] != '"':
         return int(text)
@@ -77,7 +77,7 @@ def _value_of(text: str) -> Any:
 
 
 _TURN_AT_END = re.compile(
-    rf'"turn":\{{"kind":"turn_started","v":{current_versions()["turn_started"]},"turn":(\d+),"took":\d+,'
+    rf'"turn":\{{"kind":"turn_started","v":{list_current_versions()["turn_started"]},"turn":(\d+),"took":\d+,'
     r'"fresh_run":(?:true|false)\}\}\Z'
 )
 """The start of a turn in the fact before it, whose last member it is."""

@@ -37,7 +37,7 @@ class NewsFeed(Protocol):
     async def wait_for_news(self, feed: str, revision: int) -> None:
         """Wait until there is something new for a viewer of a revision."""
 
-    def text_since(self, feed: str, revision: int) -> str:
+    def dump_changes(self, feed: str, revision: int) -> str:
         """Return what changed as JSON text: a delta, or a snapshot if the revision is unknown here."""
 
 
@@ -127,19 +127,19 @@ class TreeFeed:
             self._news.clear()
             await self._news.wait()
 
-    def text_since(self, feed: str, revision: int) -> str:
+    def dump_changes(self, feed: str, revision: int) -> str:
         """Return what changed as JSON text: a delta, or a snapshot if the revision is unknown here."""
         if feed != self.id or not 0 <= revision <= self.tree.revision:
             return dump_json(self.snapshot())
-        return self._delta(revision)
+        return self._make_delta(revision)
 
-    def _delta(self, since: int) -> str:
+    def _make_delta(self, since: int) -> str:
         key = (since, self.tree.revision)
         if self._answer is None or self._answer[0] != key:
-            self._answer = (key, dump_json(self._changes(since)))
+            self._answer = (key, dump_json(self._collect_changes(since)))
         return self._answer[1]
 
-    def _changes(self, since: int) -> dict[str, Any]:
+    def _collect_changes(self, since: int) -> dict[str, Any]:
         return delta(self.tree, since, feed=self.id, is_live=self._is_live, is_whole=self._is_whole)
 
 
@@ -167,14 +167,14 @@ class Viewer:
         self._wait = wait
         self._sent_s = 0.0
 
-    async def next_news(self) -> str:
+    async def get_next_news(self) -> str:
         """Wait for news, and return them as the JSON text of a snapshot or a delta."""
         loop = asyncio.get_running_loop()
         early_s = self._sent_s + EVERY_S - loop.time()
         if self._sent_s and early_s > 0:
             await self._wait(early_s)  # what follows in the meantime goes along
         await self._feed.wait_for_news(self.known, self.revision)
-        text = self._feed.text_since(self.known, self.revision)
+        text = self._feed.dump_changes(self.known, self.revision)
         self.known, self.revision = self._feed.id, self._feed.revision
         self._sent_s = loop.time()
         return text

@@ -15,7 +15,7 @@ from typing import Any, Final
 from sessiontree.contracts.facts.tree_facts import ApprovalRequested, UsageCharged
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.canvas import MAX_CANVASES
-from sessiontree.contracts.recorded.client_calls import question_in
+from sessiontree.contracts.recorded.client_calls import read_question
 from sessiontree.contracts.recorded.programs import is_of_program
 from sessiontree.contracts.recorded.questions import QuestionRequest
 from sessiontree.contracts.reports.events import (
@@ -25,11 +25,11 @@ from sessiontree.contracts.reports.events import (
     ToolExecutionStart,
 )
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import read_fact, read_facts
 from sessiontree.tree.state.canvas_state import CanvasState, change_state
-from sessiontree.view.fact_heads import first_members, turn_in
-from sessiontree.view.program_panel import keys_of, panel_of
+from sessiontree.view.fact_heads import read_first_members, turn_in
+from sessiontree.view.program_panel import list_keys, make_panel
 from sessiontree.view.session_panel import SessionPanel, call_text
 
 _MAIN = "main"
@@ -100,18 +100,18 @@ class LiveTree:
         self._roots: dict[str, SessionPanel] = {}
         """Live sessions below no session that is known."""
         self._books: Mapping[str, Callable[[str], None]] = {
-            "session_spawned": self._spawned,
-            "session_reactivated": self._stirred,
-            "result_held": self._held,
-            "session_ended": self._ended,
-            "usage_charged": self._charged,
-            "cancel_begun": self._stopping,
-            "approval_requested": self._requested,
-            "approval_waiting": self._waiting,
-            "approval_decided": self._decided,
+            "session_spawned": self._on_spawned,
+            "session_reactivated": self._on_stirred,
+            "result_held": self._on_held,
+            "session_ended": self._on_ended,
+            "usage_charged": self._on_charged,
+            "cancel_begun": self._on_stopping,
+            "approval_requested": self._on_requested,
+            "approval_waiting": self._on_waiting,
+            "approval_decided": self._on_decided,
             "client_call_opened": self._call_waits,
             "client_call_ended": self._call_over,
-            "canvas_changed": self._canvas_changed,
+            "canvas_changed": self._on_canvas_changed,
         }
 
     @property
@@ -129,7 +129,7 @@ class LiveTree:
         """Return all sessions by their row number, in spawn order."""
         return self._rows
 
-    def rows_since(self, revision: int) -> list[SessionPanel]:
+    def list_rows_since(self, revision: int) -> list[SessionPanel]:
         """Return the sessions that changed after a revision, newest change first; O(their number)."""
         found = []
         for number, changed in reversed(self._changed.items()):
@@ -146,7 +146,7 @@ class LiveTree:
         """
         self.last_seq = record.seq
         self.last_at_ms = max(self.last_at_ms, record.at_ms)
-        kind = kind_in(record.text)
+        kind = read_kind(record.text)
         if not record.session:
             book = self._books.get(kind)
             if book is not None:
@@ -179,7 +179,7 @@ class LiveTree:
         session = self.sessions.get(session_id)
         while session is not None:
             session.done += amount
-            session = self._parent_of(session)
+            session = self._find_parent(session)
 
     def chosen(self, most: int) -> dict[str, list[SessionPanel]]:
         """Choose at most so many live sessions to show; an ended Main is shown too.
@@ -191,7 +191,7 @@ class LiveTree:
             By parent (empty = below none) its children to show, in spawn order.
         """
         found: dict[str, list[SessionPanel]] = {"": []}
-        turns: deque[tuple[str, Iterator[SessionPanel]]] = deque([("", self._tops())])
+        turns: deque[tuple[str, Iterator[SessionPanel]]] = deque([("", self._list_tops())])
         while turns and most > 0:
             parent, children = turns.popleft()
             child = next(children, None)
@@ -210,27 +210,27 @@ class LiveTree:
         self._changed.pop(session.number, None)  # else it would keep its place in the order
         self._changed[session.number] = self.revision
 
-    def _tops(self) -> Iterator[SessionPanel]:
+    def _list_tops(self) -> Iterator[SessionPanel]:
         main = self.sessions.get(_MAIN)
         if main is not None and main.is_ended:
             yield main
         yield from self._roots.values()
 
-    def _parent_of(self, session: SessionPanel) -> SessionPanel | None:
+    def _find_parent(self, session: SessionPanel) -> SessionPanel | None:
         return None if session.parent is None else self.sessions.get(session.parent)
 
-    def _siblings_of(self, session: SessionPanel) -> dict[str, SessionPanel]:
-        parent = self._parent_of(session)
+    def _find_siblings(self, session: SessionPanel) -> dict[str, SessionPanel]:
+        parent = self._find_parent(session)
         return self._roots if parent is None else parent.live_children
 
     def _count_below(self, session: SessionPanel, live: int, ended: int) -> None:
-        above = self._parent_of(session)
+        above = self._find_parent(session)
         while above is not None:
             above.live_below += live
             above.ended_below += ended
-            above = self._parent_of(above)
+            above = self._find_parent(above)
 
-    def _spawned(self, text: str) -> None:
+    def _on_spawned(self, text: str) -> None:
         fact = read_fact(text)
         spec = fact.spec
         session = SessionPanel(spec.session_id, spec.kind, spec.label or "", spec.parent)
@@ -242,21 +242,21 @@ class LiveTree:
         self._rows.append(session)
         self.sessions[spec.session_id] = session
         self._touch(session)
-        above = self._parent_of(session)
+        above = self._find_parent(session)
         if above is not None:
             session.parent_number = above.number
             self._touch(above)
         self.total += 1
         self.live += 1
-        self._siblings_of(session)[spec.session_id] = session
+        self._find_siblings(session)[spec.session_id] = session
         self._count_below(session, 1, 0)
 
-    def _stirred(self, text: str) -> None:
-        (session_id,) = first_members("session_reactivated", text)
+    def _on_stirred(self, text: str) -> None:
+        (session_id,) = read_first_members("session_reactivated", text)
         self._stand(session_id, SessionStatus.ACTIVE)
 
-    def _held(self, text: str) -> None:
-        (session_id,) = first_members("result_held", text)
+    def _on_held(self, text: str) -> None:
+        (session_id,) = read_first_members("result_held", text)
         self._stand(session_id, SessionStatus.SUSPENDED)
 
     def _stand(self, session_id: str, status: SessionStatus) -> None:
@@ -265,12 +265,12 @@ class LiveTree:
             session.status = status
             self._touch(session)
 
-    def _ended(self, text: str) -> None:
+    def _on_ended(self, text: str) -> None:
         if '"charged":' in text:
             for fact in read_facts(text):
                 if isinstance(fact, UsageCharged):
                     self._charge(fact)
-        session_id, status = first_members("session_ended", text)
+        session_id, status = read_first_members("session_ended", text)
         session = self.sessions.get(session_id)
         if session is None or session.is_ended:
             return
@@ -279,15 +279,15 @@ class LiveTree:
             session.cause = read_fact(text).result.cause
         session.ended_ms = self.last_at_ms
         self._touch(session)
-        above = self._parent_of(session)
+        above = self._find_parent(session)
         if above is not None:
             self._touch(above)
         self.live -= 1
         self.ended[session.status] += 1
-        self._siblings_of(session).pop(session_id, None)
+        self._find_siblings(session).pop(session_id, None)
         self._count_below(session, -1, 1)
 
-    def _charged(self, text: str) -> None:
+    def _on_charged(self, text: str) -> None:
         self._charge(read_fact(text))
 
     def _charge(self, fact: UsageCharged) -> None:
@@ -301,14 +301,14 @@ class LiveTree:
             account.charged += fact.usage
             self._touch(account)
 
-    def _stopping(self, text: str) -> None:
+    def _on_stopping(self, text: str) -> None:
         for session_id in read_fact(text).sessions:
             session = self.sessions.get(session_id)
             if session is not None:
                 session.is_stopping = True
                 self._touch(session)
 
-    def _requested(self, text: str) -> None:
+    def _on_requested(self, text: str) -> None:
         fact = read_fact(text)
         question = fact.question
         self.requests[question.request_id] = OpenRequest(fact, self.last_seq)
@@ -318,15 +318,15 @@ class LiveTree:
             self._touch(session)
         self._note_requests()
 
-    def _waiting(self, text: str) -> None:
+    def _on_waiting(self, text: str) -> None:
         fact = read_fact(text)
         request = self.requests.get(fact.request_id)
         if request is not None:
             request.waits_at = fact.session
             self._note_requests()
 
-    def _decided(self, text: str) -> None:
-        (request_id,) = first_members("approval_decided", text)
+    def _on_decided(self, text: str) -> None:
+        (request_id,) = read_first_members("approval_decided", text)
         request = self.requests.pop(request_id, None)
         if request is None:
             return
@@ -337,7 +337,7 @@ class LiveTree:
         self._note_requests()
 
     def _call_waits(self, text: str) -> None:
-        question = question_in(read_fact(text).call) if '"asked":' in text else None
+        question = read_question(read_fact(text).call) if '"asked":' in text else None
         if question is None:
             return
         self.questions[question.question_id] = question
@@ -347,7 +347,7 @@ class LiveTree:
         self._note_questions(session)
 
     def _call_over(self, text: str) -> None:
-        (question_id,) = first_members("client_call_ended", text)
+        (question_id,) = read_first_members("client_call_ended", text)
         question = self.questions.pop(question_id, None)
         if question is None:
             return
@@ -362,7 +362,7 @@ class LiveTree:
         self.revision += 1
         self.questions_revision = self.revision
 
-    def _canvas_changed(self, text: str) -> None:
+    def _on_canvas_changed(self, text: str) -> None:
         fact = read_fact(text)
         panel = self.canvases.pop(fact.session, None) or CanvasPanel()
         panel.state = change_state(panel.state, fact.action, fact.content)
@@ -386,7 +386,7 @@ class LiveTree:
 
 
 def _turn_started(session: SessionPanel, text: str) -> None:
-    _begin_turn(session, *first_members("turn_started", text))
+    _begin_turn(session, *read_first_members("turn_started", text))
 
 
 def _may_start_turn(session: SessionPanel, text: str) -> None:
@@ -397,16 +397,16 @@ def _may_start_turn(session: SessionPanel, text: str) -> None:
 
 def _begin_turn(session: SessionPanel, turn: int) -> None:
     session.turns = turn
-    session.replied("")
+    session.on_replied("")
     session.is_asking = True
 
 
-def _compaction_begun(session: SessionPanel, text: str) -> None:
-    (session.turns,) = first_members("compaction_begun", text)
+def _on_compaction_begun(session: SessionPanel, text: str) -> None:
+    (session.turns,) = read_first_members("compaction_begun", text)
     session.is_asking = True
 
 
-def _no_longer_asking(session: SessionPanel, text: str) -> None:
+def _end_asking(session: SessionPanel, text: str) -> None:
     session.is_asking = False
 
 
@@ -421,28 +421,28 @@ def _call_asked(session: SessionPanel, text: str) -> None:
 
 
 def _call_parked(session: SessionPanel, text: str) -> None:
-    session.settled.update(first_members("call_parked", text))
+    session.settled.update(read_first_members("call_parked", text))
 
 
-def _program_started(session: SessionPanel, text: str) -> None:
-    panel = panel_of(read_fact(text))
+def _on_program_started(session: SessionPanel, text: str) -> None:
+    panel = make_panel(read_fact(text))
     session.programs[panel.key] = panel
 
 
-def _of_program(session: SessionPanel, text: str) -> None:
+def _take_program_fact(session: SessionPanel, text: str) -> None:
     """Take in a fact of a program's call; other facts of these kinds change nothing here."""
     if not session.programs:
         return
     fact = read_fact(text)
-    for key in keys_of(fact):
+    for key in list_keys(fact):
         if key in session.programs:
             session.programs[key].take(fact, session.seq)
 
 
 def _call_resolved(session: SessionPanel, text: str) -> None:
-    key, _, call_id = first_members("call_resolved", text)
+    key, _, call_id = read_first_members("call_resolved", text)
     if is_of_program(key):
-        _of_program(session, text)
+        _take_program_fact(session, text)
     session.programs.pop(key, None)
     session.settled.add(key)
     session.asked.pop(key, None)
@@ -452,7 +452,7 @@ def _call_resolved(session: SessionPanel, text: str) -> None:
     _may_start_turn(session, text)
 
 
-def _told_to_stop(session: SessionPanel, text: str) -> None:
+def _mark_stopping(session: SessionPanel, text: str) -> None:
     session.is_asking = False
     session.is_stopping = True
 
@@ -461,19 +461,19 @@ _OF_SESSION: Mapping[str, Callable[[SessionPanel, str], Any]] = {
     "opened": _may_start_turn,
     "message_received": _may_start_turn,
     "turn_started": _turn_started,
-    "turn_replied": SessionPanel.replied,
+    "turn_replied": SessionPanel.on_replied,
     "turn_failed": _turn_failed,
-    "compaction_begun": _compaction_begun,
-    "context_compacted": _no_longer_asking,
-    "compaction_failed": _no_longer_asking,
+    "compaction_begun": _on_compaction_begun,
+    "context_compacted": _end_asking,
+    "compaction_failed": _end_asking,
     "call_opened": _call_asked,
     "call_parked": _call_parked,
     "call_resolved": _call_resolved,
-    "program_started": _program_started,
-    "program_advanced": _of_program,
-    "approval_wanted": _of_program,
-    "approval_settled": _of_program,
-    "call_delegated": _of_program,
-    "child_awaited": _of_program,
-    "stopping": _told_to_stop,
+    "program_started": _on_program_started,
+    "program_advanced": _take_program_fact,
+    "approval_wanted": _take_program_fact,
+    "approval_settled": _take_program_fact,
+    "call_delegated": _take_program_fact,
+    "child_awaited": _take_program_fact,
+    "stopping": _mark_stopping,
 }

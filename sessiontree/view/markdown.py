@@ -55,11 +55,11 @@ def render_markdown(text: str) -> str | None:
     """
     if len(text) > MAX_CHARS:
         return None
-    shown = visible_lines(text)
+    shown = make_lines_visible(text)
     env: dict[str, Any] = {}
     return nh3.clean(_PARSER.render(shown, env), tags=set(TAGS), attributes={}, link_rel=None)
 
 
-def visible_lines(text: str) -> str:
+def make_lines_visible(text: str) -> str:
     """Return a text whose lines and tabs stay, and in which nothing else can deceive a reader."""
     return "\n".join("\t".join(map(make_visible, line.split("\t"))) for line in text.split("\n"))

@@ -131,22 +131,22 @@ class ProgramPanel:
         """Take in a fact of this program or of one of its calls."""
         match fact:
             case said.ProgramAdvanced():
-                self._advanced(fact, seq)
+                self._on_advanced(fact, seq)
             case said.ApprovalWanted(call=call):
-                self._waits(call.key, "approval")
+                self._set_state(call.key, "approval")
             case said.ApprovalSettled(key=key):
-                self._waits(key, "running")
+                self._set_state(key, "running")
             case said.CallDelegated(call=call):
-                self._waits(call.key, "answer")
+                self._set_state(call.key, "answer")
             case said.ChildAwaited(key=key, message=message):
-                self._waits(key, "child")
+                self._set_state(key, "child")
                 step = self._step(key)
                 if step is not None:
-                    step.session = _text_of_json(message, "session_id")
+                    step.session = _read_json_text(message, "session_id")
             case said.CallResolved(key=key) if key == self.key:
                 self.outcome = fact.outcome
             case said.CallResolved():
-                self._resolved(fact, seq)
+                self._on_resolved(fact, seq)
 
     @property
     def waits_for_children(self) -> bool:
@@ -176,7 +176,7 @@ class ProgramPanel:
         at = int(number) if number.isascii() and number.isdecimal() else -1
         return self.steps[at] if 0 <= at < len(self.steps) else None
 
-    def _advanced(self, fact: said.ProgramAdvanced, seq: int) -> None:
+    def _on_advanced(self, fact: said.ProgramAdvanced, seq: int) -> None:
         for note in fact.notes:
             text = make_visible(note.text.strip()[:GIST_CHARS])
             if note.sort == "phase":
@@ -189,7 +189,7 @@ class ProgramPanel:
             if number != len(self.steps):
                 continue
             gist = make_visible(dump_readable(call.arguments)[:GIST_CHARS])
-            line = call.line or (self._only_line(call.fan_out) if call.awaits else 0)
+            line = call.line or (self._find_only_line(call.fan_out) if call.awaits else 0)
             step = ProgramStep(number, make_visible(call.tool), gist, line, call.fan_out, call.awaits, seq)
             self.steps.append(step)
             self.open[number] = step
@@ -210,14 +210,14 @@ class ProgramPanel:
             self.fan_outs[number].not_started = count
             self.under_way.pop(number, None)
 
-    def _waits(self, key: str, state: StepState) -> None:
+    def _set_state(self, key: str, state: StepState) -> None:
         step = self._step(key)
         if step is not None and step.state not in _ENDED:
             self.now[step.state] -= 1
             self.now[state] += 1
             step.state = state
 
-    def _resolved(self, fact: said.CallResolved, seq: int) -> None:
+    def _on_resolved(self, fact: said.CallResolved, seq: int) -> None:
         step = self._step(fact.key)
         if step is None or step.state in _ENDED:
             return
@@ -225,17 +225,17 @@ class ProgramPanel:
         self.lines[step.line] -= step.line > 0
         step.state, step.ended_seq = _end_of(step, fact), seq
         if step.is_child and not step.session:  # it reported before its start was noted
-            step.session = _text_of_json(fact.message, "session")
+            step.session = _read_json_text(fact.message, "session")
         self.last.append(step)
         if step.state != "done":
-            step.result = make_visible(_shown_text(fact.message)[:GIST_CHARS])
+            step.result = make_visible(_choose_shown_text(fact.message)[:GIST_CHARS])
             self.failed.append(step)
         self.open.pop(step.number, None)
         self.counts[step.state] += 1
         if step.fan_out in self.fan_outs:
             self.fan_outs[step.fan_out].ended[step.state] += 1
 
-    def _only_line(self, number: int) -> int:
+    def _find_only_line(self, number: int) -> int:
         """Return the one line that may have started a child; 0 = several may have.
 
         The interpreter tells only the line in the functions around the program.
@@ -267,30 +267,30 @@ def read_fan_out(text: str) -> tuple[int, str, int] | None:
     return None if match is None else (int(match[1]), match[2], int(match[3]))
 
 
-def programs_in(facts: Iterator[tuple[int, Fact]]) -> dict[str, ProgramPanel]:
+def collect_programs(facts: Iterator[tuple[int, Fact]]) -> dict[str, ProgramPanel]:
     """Return the programs of one session by key, from its facts with their numbers."""
     found: dict[str, ProgramPanel] = {}
     for seq, fact in facts:
         if isinstance(fact, said.ProgramStarted):
-            found[fact.call.key] = panel_of(fact)
+            found[fact.call.key] = make_panel(fact)
         else:
-            for key in keys_of(fact):
+            for key in list_keys(fact):
                 if key in found:
                     found[key].take(fact, seq)
     return found
 
 
-def panel_of(fact: said.ProgramStarted) -> ProgramPanel:
+def make_panel(fact: said.ProgramStarted) -> ProgramPanel:
     """Return the panel of a program that has just begun."""
-    return ProgramPanel(fact.call.key, fact.call.tool, text_of(fact))
+    return ProgramPanel(fact.call.key, fact.call.tool, find_text(fact))
 
 
-def text_of(fact: said.ProgramStarted) -> str:
+def find_text(fact: said.ProgramStarted) -> str:
     """Return the text of a program: that of its call, or that of the saved program that was called."""
     return fact.source.code if fact.source is not None else str(fact.call.arguments.get("code", ""))
 
 
-def keys_of(fact: Fact) -> tuple[str, ...]:
+def list_keys(fact: Fact) -> tuple[str, ...]:
     """Return the keys of the programs that a fact is about: the call's own, and that of the one around it."""
     call = getattr(fact, "call", None)
     key = str(getattr(call, "key", "") or getattr(fact, "key", ""))
@@ -302,33 +302,33 @@ def _end_of(step: ProgramStep, fact: said.CallResolved) -> StepState:
     if fact.outcome == "unknown":
         return "lost"
     if step.is_child and not fact.message.is_error:
-        report = _object_of(fact.message)
+        report = _parse_object(fact.message)
         how = report.get("cause") or report.get("status")
         return "done" if how == "completed" else "lost" if how in SAYS_NOTHING else "failed"
     return "failed" if fact.message.is_error or exit_of(fact.message) is not None else "done"
 
 
-def _shown_text(message: ToolResultMessage) -> str:
+def _choose_shown_text(message: ToolResultMessage) -> str:
     """Return the reason in a result, or its beginning."""
-    told = _object_of(message)
+    told = _parse_object(message)
     for name in ("error", "reason", "summary"):
         if isinstance(told.get(name), str):
             return str(told[name])
-    return _text(message)
+    return _join_text(message)
 
 
-def _object_of(message: ToolResultMessage) -> dict[str, Any]:
+def _parse_object(message: ToolResultMessage) -> dict[str, Any]:
     try:
-        told = json.loads(_text(message))
+        told = json.loads(_join_text(message))
     except (ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
 
 
-def _text_of_json(message: ToolResultMessage, name: str) -> str:
-    value = _object_of(message).get(name)
+def _read_json_text(message: ToolResultMessage, name: str) -> str:
+    value = _parse_object(message).get(name)
     return make_visible(value[:GIST_CHARS]) if isinstance(value, str) else ""
 
 
-def _text(message: ToolResultMessage) -> str:
+def _join_text(message: ToolResultMessage) -> str:
     return "\n".join(block.text for block in message.content if isinstance(block, TextContent))

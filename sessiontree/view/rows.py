@@ -16,9 +16,9 @@ from sessiontree.contracts.recorded.approvals import ApprovalQuestion
 from sessiontree.contracts.recorded.questions import QuestionRequest
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.view.differences import differences_of_call
+from sessiontree.view.differences import find_call_differences
 from sessiontree.view.live_tree import LiveTree, OpenRequest
-from sessiontree.view.markdown import visible_lines
+from sessiontree.view.markdown import make_lines_visible
 from sessiontree.view.program_panel import FEW, WORDS, ProgramFanOut, ProgramPanel, ProgramStep
 from sessiontree.view.session_panel import SessionPanel
 
@@ -73,12 +73,12 @@ def snapshot(
             "is_whole": is_whole,
         },
         "can": sorted(can),
-        "totals": totals(tree, is_whole=is_whole),
+        "totals": count_totals(tree, is_whole=is_whole),
         "columns": COLUMNS,
-        "rows": [row_of(session) for session in tree.rows()],
+        "rows": [build_row(session) for session in tree.rows()],
         "approvals": approvals(tree) if is_whole else [],
         "questions": questions(tree) if is_whole else [],
-        "canvases": canvases(tree),
+        "canvases": list_canvases(tree),
     }
 
 
@@ -97,20 +97,20 @@ def delta(tree: LiveTree, since: int, *, feed: str, is_live: bool = False, is_wh
         "at_ms": tree.last_at_ms,
         "is_over": tree.is_over,
         "is_live": is_live,
-        "totals": totals(tree, is_whole=is_whole),
+        "totals": count_totals(tree, is_whole=is_whole),
         # a parent is older than its children, so a viewer knows it before them
-        "rows": sorted([session.number, row_of(session)] for session in tree.rows_since(since)),
+        "rows": sorted([session.number, build_row(session)] for session in tree.list_rows_since(since)),
     }
     if is_whole and tree.requests_revision > since:
         changes["approvals"] = approvals(tree)
     if is_whole and tree.questions_revision > since:
         changes["questions"] = questions(tree)
     if tree.canvases_revision > since:
-        changes["canvases"] = canvases(tree)
+        changes["canvases"] = list_canvases(tree)
     return changes
 
 
-def totals(tree: LiveTree, *, is_whole: bool = True) -> Json:
+def count_totals(tree: LiveTree, *, is_whole: bool = True) -> Json:
     """Return the counts of a tree; without requests as long as it is not whole."""
     return {
         "sessions": tree.total,
@@ -121,17 +121,17 @@ def totals(tree: LiveTree, *, is_whole: bool = True) -> Json:
         "tokens": tree.usage.tokens,
         "input_tokens": tree.usage.input_tokens,
         "output_tokens": tree.usage.output_tokens,
-        "cost_usd": cost_of(tree.usage),
+        "cost_usd": get_cost(tree.usage),
         "is_cost_known": not tree.usage.unpriced_tokens,
     }
 
 
-def cost_of(usage: Usage) -> float | None:
+def get_cost(usage: Usage) -> float | None:
     """Return a cost in dollars; None if no price is known."""
     return usage.cost_usd if usage.cost_usd or not usage.unpriced_tokens else None
 
 
-def row_of(session: SessionPanel) -> list[JsonValue]:
+def build_row(session: SessionPanel) -> list[JsonValue]:
     """Return a session as its row, in the order of :data:`COLUMNS`."""
     calls = session.calls() if not session.is_ended else []
     more = f"+{len(calls) - 1} more: " if len(calls) > 1 else ""
@@ -145,7 +145,7 @@ def row_of(session: SessionPanel) -> list[JsonValue]:
         more + calls[0] if calls else "",
         session.turns,
         session.usage.tokens,
-        cost_of(session.usage),
+        get_cost(session.usage),
         session.began_ms,
         session.ended_ms,
         session.failures,
@@ -153,7 +153,7 @@ def row_of(session: SessionPanel) -> list[JsonValue]:
     ]
 
 
-def program_json(panel: ProgramPanel, after: int = 0, most: int = 0) -> Json:
+def build_program_json(panel: ProgramPanel, after: int = 0, most: int = 0) -> Json:
     """Return a program with its open calls, those that ended last, and those that failed last.
 
     Args:
@@ -173,7 +173,7 @@ def program_json(panel: ProgramPanel, after: int = 0, most: int = 0) -> Json:
         "total": len(panel.steps),
         "under_way": len(panel.open),
         "counts": {state: panel.counts[state] for state in ("done", "failed", "lost")},
-        "fan_outs": [_fan_out(each) for each in list(panel.fan_outs.values())[-FEW:]],
+        "fan_outs": [_build_fan_out(each) for each in list(panel.fan_outs.values())[-FEW:]],
         "open": [_step(step) for step in waiting[:FEW]],
         "last": [_step(step) for step in panel.last],
         "failed": [_step(step) for step in panel.failed],
@@ -181,7 +181,7 @@ def program_json(panel: ProgramPanel, after: int = 0, most: int = 0) -> Json:
     }
 
 
-def _fan_out(given: ProgramFanOut) -> Json:
+def _build_fan_out(given: ProgramFanOut) -> Json:
     return {
         "function": given.function,
         "tasks": given.tasks,
@@ -211,15 +211,15 @@ def _step(step: ProgramStep) -> Json:
 
 def approvals(tree: LiveTree) -> list[Json]:
     """Return the open requests, oldest first."""
-    return [_approval(request) for request in tree.requests.values()]
+    return [_describe_approval(request) for request in tree.requests.values()]
 
 
 def questions(tree: LiveTree) -> list[Json]:
     """Return the questions that wait for a person, oldest first."""
-    return [_question(question) for question in tree.questions.values()]
+    return [_describe_question(question) for question in tree.questions.values()]
 
 
-def canvases(tree: LiveTree) -> list[Json]:
+def list_canvases(tree: LiveTree) -> list[Json]:
     """Return which sessions have a canvas, and which of it is shown; its content is fetched by reference.
 
     ``page`` is another text whenever the page is another one.
@@ -239,7 +239,7 @@ def canvases(tree: LiveTree) -> list[Json]:
     ]
 
 
-def _question(question: QuestionRequest) -> Json:
+def _describe_question(question: QuestionRequest) -> Json:
     return {
         "id": question.question_id,
         "session": question.session_id,
@@ -249,9 +249,9 @@ def _question(question: QuestionRequest) -> Json:
         "items": [
             {
                 "header": make_visible(item.header),
-                "text": visible_lines(item.question),
+                "text": make_lines_visible(item.question),
                 "options": [
-                    {"label": make_visible(option.label), "hint": visible_lines(option.description)}
+                    {"label": make_visible(option.label), "hint": make_lines_visible(option.description)}
                     for option in item.options
                 ],
                 "is_free": item.allow_free_text,
@@ -262,7 +262,7 @@ def _question(question: QuestionRequest) -> Json:
     }
 
 
-def labels_meant(question: QuestionRequest | None, number: int, shown: Sequence[str]) -> tuple[str, ...]:
+def find_meant_labels(question: QuestionRequest | None, number: int, shown: Sequence[str]) -> tuple[str, ...]:
     """Return the labels of a question's options, given as a viewer sees them; others stay as they are."""
     items = () if question is None else question.items
     options = items[number].options if number < len(items) else ()
@@ -270,7 +270,7 @@ def labels_meant(question: QuestionRequest | None, number: int, shown: Sequence[
     return tuple(labels.get(label, label) for label in shown)
 
 
-def _approval(request: OpenRequest) -> Json:
+def _describe_approval(request: OpenRequest) -> Json:
     fact, question = request.asked, request.asked.question
     call, precedent = question.call, fact.precedent
     return {
@@ -282,11 +282,11 @@ def _approval(request: OpenRequest) -> Json:
         "tier": PermissionTier(call.tier).label,
         "asked_ms": fact.at_ms,
         "expires_ms": fact.expires_at_ms,
-        "arguments": [argument(name, value) for name, value in call.arguments.items()],
-        "diff": differences_of_call(call.tool, call.arguments),
-        "covers": _covers(request),
+        "arguments": [format_argument(name, value) for name, value in call.arguments.items()],
+        "diff": find_call_differences(call.tool, call.arguments),
+        "covers": _describe_coverage(request),
         "opens": "" if precedent is None else make_visible(precedent.opens),
-        "asked_by": _askers(question),
+        "asked_by": _list_askers(question),
     }
 
 
@@ -298,14 +298,14 @@ def find_way_up(session: str, to: str) -> list[str]:
     return way
 
 
-def argument(name: str, value: JsonValue, most_chars: int | None = MAX_ARGUMENT_CHARS) -> Argument:
+def format_argument(name: str, value: JsonValue, most_chars: int | None = MAX_ARGUMENT_CHARS) -> Argument:
     """Return ``(name, text, whether it is cut)`` of an argument; only a string is not shown as JSON."""
     text = value if isinstance(value, str) else dump_readable(value)
     shown = text[:most_chars]
-    return make_visible(name), visible_lines(shown), len(shown) < len(text)
+    return make_visible(name), make_lines_visible(shown), len(shown) < len(text)
 
 
-def _covers(request: OpenRequest) -> str:
+def _describe_coverage(request: OpenRequest) -> str:
     precedent = request.asked.precedent
     tool = make_visible(request.asked.question.call.tool)
     if precedent is None:
@@ -315,5 +315,5 @@ def _covers(request: OpenRequest) -> str:
     return "later commands of these shapes: " + make_visible(", ".join(precedent.shapes))
 
 
-def _askers(question: ApprovalQuestion) -> Sequence[str]:
+def _list_askers(question: ApprovalQuestion) -> Sequence[str]:
     return [make_visible(str(each.id)) for each in question.asked_by]

@@ -86,7 +86,7 @@ def save_tree(journal: Journal, tree_id: str, moments: int = MOMENTS) -> dict[st
         for record in records:
             feed.take(record)
         seq = records[-1].seq
-    return dict(_saved(feed, Content(journal, feed), moments))
+    return dict(_collect_members(feed, Content(journal, feed), moments))
 
 
 def page_of(saved: dict[str, Any], script: str, title: str) -> str:
@@ -115,7 +115,7 @@ def format_page(title: str, policy: str, head: str, body: str = "") -> str:
     )
 
 
-def _saved(feed: TreeFeed, content: Content, most_moments: int) -> Iterator[tuple[str, Any]]:
+def _collect_members(feed: TreeFeed, content: Content, most_moments: int) -> Iterator[tuple[str, Any]]:
     """Yield the members of the data, until it is full."""
     tree = feed.tree
     left = MAX_CONTENT_BYTES
@@ -124,7 +124,7 @@ def _saved(feed: TreeFeed, content: Content, most_moments: int) -> Iterator[tupl
     images: dict[str, Any] = {}
     programs: dict[str, Any] = {}
     for session in tree.rows():
-        items = list(_items_of(content, session.session_id))
+        items = list(_read_items(content, session.session_id))
         found = content.answer("timeline", {"sessions": [session.session_id], "most": MAX_SPANS})["spans"]
         refs = [image["ref"] for item in items for image in item["images"]]
         shown = {ref: content.answer("image", {"ref": ref}) for ref in refs}
@@ -151,7 +151,7 @@ def _saved(feed: TreeFeed, content: Content, most_moments: int) -> Iterator[tupl
         yield "past", [content.answer("past", {"seq": seq}) for seq in moments if tree.last_seq]
 
 
-def _items_of(content: Content, session: str) -> Iterator[dict[str, Any]]:
+def _read_items(content: Content, session: str) -> Iterator[dict[str, Any]]:
     after: int | None = 0
     while after is not None:
         page = content.answer("transcript", {"session": session, "after": after, "most": MAX_ITEMS})

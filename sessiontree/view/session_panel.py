@@ -118,7 +118,7 @@ class SessionPanel:
         self.running.pop(call_id, None)
         self._running_texts.pop(call_id, None)
 
-    def replied(self, text: str) -> None:
+    def on_replied(self, text: str) -> None:
         """Process the fact of a reply; O(1)."""
         self.is_asking = False
         self.reply = text
@@ -131,7 +131,7 @@ class SessionPanel:
         self.status = status
         self.is_ended = True
         self.is_asking = False
-        self.replied("")
+        self.on_replied("")
         self.result = ""
         self.pending.clear()
         self.questions.clear()
@@ -145,13 +145,13 @@ class SessionPanel:
         found = [*self.pending.values(), *self.questions.values()]
         found += [call_text(f"{each.tool}:", each.words()) for each in self.programs.values()]
         # The calls of a program are in its own row.
-        found += [self._running_text(each) for each in self.running if not self._is_in_program(each)]
+        found += [self._get_running_text(each) for each in self.running if not self._is_in_program(each)]
         if not found:
-            found += [_asked_text(text) for text in self.asked.values()]
+            found += [_format_asked_call(text) for text in self.asked.values()]
             found += [shown for key, shown in self._reply_calls() if key not in self.settled]
         return found
 
-    def last_display(self) -> str:
+    def get_last_display(self) -> str:
         """Return what the tool whose call ended last said to people, safe to be shown; empty for nothing."""
         if not self.result:
             return ""
@@ -217,7 +217,7 @@ class SessionPanel:
         is_program = self.running[call_id][0] in {each.tool for each in self.programs.values()}
         return bool(self.programs) and (is_program or is_of_program(call_id))
 
-    def _running_text(self, call_id: str) -> str:
+    def _get_running_text(self, call_id: str) -> str:
         text = self._running_texts.get(call_id)
         if text is None:
             text = self._running_texts[call_id] = call_text(*self.running[call_id])
@@ -243,6 +243,6 @@ def call_text(tool: str, arguments: Mapping[str, Any] | str) -> str:
     return make_visible(text if len(text) <= MAX_CALL_CHARS else f"{text[: MAX_CALL_CHARS - 1]}…")
 
 
-def _asked_text(text: str) -> str:
+def _format_asked_call(text: str) -> str:
     fact = read_fact(text)
     return call_text(fact.tool, fact.arguments)

@@ -31,7 +31,7 @@ class Span:
     """What it waits for, or how it ended where it failed; safe to show."""
 
 
-def spans_of(records: Iterable[JournalRecord]) -> Iterator[Span]:
+def collect_spans(records: Iterable[JournalRecord]) -> Iterator[Span]:
     """Yield the spans of a session's facts, each when its end is known, and those without an end last."""
     lane = _Lane()
     for record in records:
@@ -64,12 +64,12 @@ class _Lane:
                     yield Span(self.retry[0], at_ms, "waiting", "", self.retry[1])
                 self.turn, self.retry = (turn, at_ms), None
             case said.TurnFailed(reason=reason, retry_at_ms=retry):
-                yield from self._model_ended(at_ms, reason)
-                self.retry = None if retry is None else (at_ms, _words(reason))
+                yield from self._end_model(at_ms, reason)
+                self.retry = None if retry is None else (at_ms, _cut_words(reason))
             case said.TurnCut(reason=reason) | said.CompactionFailed(reason=reason):
-                yield from self._model_ended(at_ms, reason)
+                yield from self._end_model(at_ms, reason)
             case said.TurnReplied() | said.ContextCompacted():
-                yield from self._model_ended(at_ms, "")
+                yield from self._end_model(at_ms, "")
 
     def _take_call(self, fact: Fact, at_ms: int) -> Iterator[Span]:
         match fact:
@@ -83,7 +83,7 @@ class _Lane:
                 self.approvals[request_id] = (at_ms, make_visible(checked.tool))
             case said.ApprovalSettled(request_id=request_id):
                 start, tool = self.approvals.pop(request_id, (at_ms, ""))
-                yield Span(start, at_ms, "waiting", tool, f"approval: {_words(fact.decision)}")
+                yield Span(start, at_ms, "waiting", tool, f"approval: {_cut_words(fact.decision)}")
                 self.calls[fact.key] = (at_ms, tool)
             case said.CallResolved(key=key) | said.CallParked(key=key):
                 start, tool = self.calls.pop(key, (at_ms, make_visible(fact.message.tool_name)))
@@ -99,11 +99,11 @@ class _Lane:
         for start, tool in self.calls.values():
             yield Span(start, None, "tool", tool)
 
-    def _model_ended(self, at_ms: int, why: str) -> Iterator[Span]:
+    def _end_model(self, at_ms: int, why: str) -> Iterator[Span]:
         if self.turn is not None:
-            yield Span(self.turn[1], at_ms, "model", f"turn {self.turn[0]}", _words(why))
+            yield Span(self.turn[1], at_ms, "model", f"turn {self.turn[0]}", _cut_words(why))
         self.turn = None
 
 
-def _words(text: str) -> str:
+def _cut_words(text: str) -> str:
     return make_visible(text[:MAX_WHY_CHARS])

@@ -10,12 +10,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from sessiontree.channels.question_text import item_text
+from sessiontree.channels.question_text import format_item
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.facts import session_facts as said
 from sessiontree.contracts.facts.tree_facts import ApprovalRequested
 from sessiontree.contracts.recorded import questions as asked
-from sessiontree.contracts.recorded.programs import is_of_program, key_in_program
+from sessiontree.contracts.recorded.programs import is_of_program, make_program_key
 from sessiontree.contracts.reports.events import display_of, exit_of
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.values.messages import (
@@ -26,10 +26,10 @@ from sessiontree.contracts.values.messages import (
     UserMessage,
 )
 from sessiontree.journal.record import JournalRecord
-from sessiontree.view.differences import differences_of_call, differences_of_result
-from sessiontree.view.markdown import render_markdown, visible_lines
-from sessiontree.view.program_panel import text_of
-from sessiontree.view.rows import MAX_ARGUMENT_CHARS, Argument, argument
+from sessiontree.view.differences import find_call_differences, find_result_differences
+from sessiontree.view.markdown import make_lines_visible, render_markdown
+from sessiontree.view.program_panel import find_text
+from sessiontree.view.rows import MAX_ARGUMENT_CHARS, Argument, format_argument
 
 MAX_TEXT_CHARS: Final = 8_000
 """Longest text of an item; a longer one is cut."""
@@ -38,7 +38,7 @@ IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/w
 Item = dict[str, Any]
 
 
-def items_of(records: Iterable[JournalRecord], *, with_steps: bool = False) -> Iterator[Item]:
+def list_items(records: Iterable[JournalRecord], *, with_steps: bool = False) -> Iterator[Item]:
     """Yield the items of a session's facts, in their order.
 
     A program is one item; what it does is fetched by its key (:mod:`~sessiontree.view.program_panel`).
@@ -75,7 +75,7 @@ def _is_shown(fact: Any) -> bool:
     return isinstance(fact, said.ProgramStarted) or not is_of_program(str(key))
 
 
-def whole_text(record: JournalRecord, item: str | None, name: str) -> str | None:
+def find_whole_text(record: JournalRecord, item: str | None, name: str) -> str | None:
     """Return the whole of a text that a page has cut, made visible; None if the fact has no such text.
 
     Args:
@@ -85,7 +85,7 @@ def whole_text(record: JournalRecord, item: str | None, name: str) -> str | None
     """
     if item is None:
         asked = [fact for fact in record.facts if isinstance(fact, ApprovalRequested)]
-        return _whole_argument(asked[0].question.call.arguments, name) if asked else None
+        return _find_whole_argument(asked[0].question.call.arguments, name) if asked else None
     index, _, part = item.partition(".")
     facts = record.facts
     if not (index.isascii() and part.isascii() and index.isdecimal() and part.isdecimal()):
@@ -101,12 +101,12 @@ def whole_text(record: JournalRecord, item: str | None, name: str) -> str | None
     return texts[0] if texts else None
 
 
-def _whole_argument(arguments: Mapping[str, JsonValue], name: str) -> str | None:
+def _find_whole_argument(arguments: Mapping[str, JsonValue], name: str) -> str | None:
     found = [value for known, value in arguments.items() if make_visible(known) == name]
-    return argument(name, found[0], None)[1] if found else None
+    return format_argument(name, found[0], None)[1] if found else None
 
 
-def images_in(record: JournalRecord) -> list[ImageContent]:
+def extract_images(record: JournalRecord) -> list[ImageContent]:
     """Return the images of a fact, in their order."""
     return [
         block
@@ -131,36 +131,40 @@ _EMPTY: Final[Mapping[str, JsonValue]] = {
 }
 
 
-def _item(kind: str, title: str, text: str, most: int | None, **more: Any) -> Item:
+def _make_item(kind: str, title: str, text: str, most: int | None, **more: Any) -> Item:
     shown = text if most is None else text[:most]
     return {
         "kind": kind,
         "title": make_visible(title),
-        "text": visible_lines(shown),
+        "text": make_lines_visible(shown),
         "is_cut": len(shown) < len(text),
         **more,
     }
 
 
-def _prose(kind: str, title: str, text: str, most: int | None, **more: Any) -> Item:
+def _make_prose(kind: str, title: str, text: str, most: int | None, **more: Any) -> Item:
     """Return an item whose text is Markdown."""
     shown = text if most is None else text[:most]
-    return _item(kind, title, text, most, html=render_markdown(shown), **more)
+    return _make_item(kind, title, text, most, html=render_markdown(shown), **more)
 
 
-def _arguments(arguments: Mapping[str, JsonValue], most: int | None) -> list[Argument]:
+def _list_arguments(arguments: Mapping[str, JsonValue], most: int | None) -> list[Argument]:
     bound = None if most is None else MAX_ARGUMENT_CHARS
-    return [argument(name, value, bound) for name, value in arguments.items()]
+    return [format_argument(name, value, bound) for name, value in arguments.items()]
 
 
-def _opened(fact: said.Opened, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    yield _item("notice", "system prompt", fact.system_prompt, most)
+def _on_opened(fact: said.Opened, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _make_item("notice", "system prompt", fact.system_prompt, most)
 
 
-def _received(fact: said.MessageReceived, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_received(fact: said.MessageReceived, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     how = "steers" if fact.steer else "message"
-    yield _prose(
-        "message", f"{how} from {_origin(fact.message)}", fact.message.text, most, images=_images(fact)
+    yield _make_prose(
+        "message",
+        f"{how} from {_name_origin(fact.message)}",
+        fact.message.text,
+        most,
+        images=_list_images(fact),
     )
 
 
@@ -174,11 +178,11 @@ _SENDERS: Final = {
 }
 
 
-def _origin(message: UserMessage) -> str:
+def _name_origin(message: UserMessage) -> str:
     return _SENDERS[message.origin]
 
 
-def _images(fact: Any) -> list[Item]:
+def _list_images(fact: Any) -> list[Item]:
     images = [block for block in fact.message.content if isinstance(block, ImageContent)]
     return [
         {"number": number, "mime": image.mime_type, "bytes": len(image.data) * 3 // 4}
@@ -187,198 +191,204 @@ def _images(fact: Any) -> list[Item]:
     ]
 
 
-def _replied(fact: said.TurnReplied, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_replied(fact: said.TurnReplied, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     message = fact.message
     about: Item = {"turn": fact.turn, "tokens": message.usage.tokens or None}
     index = 0
     for block in message.content:
         if isinstance(block, ThinkingContent):
             if block.thinking:
-                yield _prose("thinking", "thinks", block.thinking, most, **about)
+                yield _make_prose("thinking", "thinks", block.thinking, most, **about)
         elif isinstance(block, TextContent):
             if block.text:
-                yield _prose("reply", "reply", block.text, most, **about)
+                yield _make_prose("reply", "reply", block.text, most, **about)
         else:
             call = {
                 "tool": make_visible(block.name),
                 "key": f"{fact.turn}.{index}",
-                "arguments": _arguments(block.arguments, most),
+                "arguments": _list_arguments(block.arguments, most),
             }
             index += 1
             text = block.unread if block.unread is not None else dump_readable(block.arguments)
-            yield _item(
+            yield _make_item(
                 "call",
                 f"calls {block.name}",
                 text,
                 most,
                 call=call,
-                diff=differences_of_call(block.name, block.arguments),
+                diff=find_call_differences(block.name, block.arguments),
                 **about,
             )
 
 
-def _called(fact: said.CallOpened, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_called(fact: said.CallOpened, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     call = {
         "tool": make_visible(fact.tool),
         "key": fact.key,
-        "arguments": _arguments(fact.arguments, most),
+        "arguments": _list_arguments(fact.arguments, most),
     }
-    yield _item("call", f"the program calls {fact.tool}", dump_readable(fact.arguments), most, call=call)
+    yield _make_item("call", f"the program calls {fact.tool}", dump_readable(fact.arguments), most, call=call)
 
 
-def _delegated(fact: said.CallDelegated, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_delegated(fact: said.CallDelegated, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     if not fact.to_person:
         return
-    items = asked.items_of(fact.call.arguments if fact.input is None else fact.input.questions)
+    items = asked.read_items(fact.call.arguments if fact.input is None else fact.input.questions)
     asks = "asks a question" if len(items) == 1 else f"asks {len(items)} questions"
-    yield _item("question", asks, "\n".join(map(item_text, items)), most)
+    yield _make_item("question", asks, "\n".join(map(format_item, items)), most)
 
 
-def _input_given(fact: said.InputGiven, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_input_given(fact: said.InputGiven, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     answers: Any = fact.input.answers
     text = "\n".join(", ".join([*each["chosen"], *filter(None, [each["text"]])]) for each in answers)
-    yield _item("answer", f"{fact.by} answered ({fact.surface})", text, most)
+    yield _make_item("answer", f"{fact.by} answered ({fact.surface})", text, most)
 
 
-def _answered(fact: said.CallResolved, most: int | None) -> Iterator[Item]:
+def _on_answered(fact: said.CallResolved, most: int | None) -> Iterator[Item]:
     """Tell what a person answered, by whom and where."""
     details: Any = fact.message.details
     try:
-        answers = json.loads(_text(fact.message))["answers"]
+        answers = json.loads(_join_text(fact.message))["answers"]
         text = "\n".join(", ".join([*each["chosen"], *filter(None, [each["text"]])]) for each in answers)
     except (ValueError, KeyError, TypeError):  # a hook has replaced it
-        text = _text(fact.message)
-    yield _item("answer", f"{details['answered_by']} answered ({details['surface']})", text, most)
+        text = _join_text(fact.message)
+    yield _make_item("answer", f"{details['answered_by']} answered ({details['surface']})", text, most)
 
 
-def _resolved(fact: said.CallResolved, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_resolved(fact: said.CallResolved, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     message = fact.message
     if isinstance(message.details, dict) and "answered_by" in message.details:
-        yield from _answered(fact, most)
+        yield from _on_answered(fact, most)
         return
     how = "error" if message.is_error else exit_of(message)
     display = display_of(message)
     title = f"{message.tool_name}: {display}" if display else f"result of {message.tool_name}"
-    yield _item(
+    yield _make_item(
         "result",
         title if how is None else f"{title} ({how})",
-        _text(message),
+        _join_text(message),
         most,
-        diff=differences_of_result(message),
-        images=_images(fact),
+        diff=find_result_differences(message),
+        images=_list_images(fact),
         is_failure=how is not None,
         call={"tool": make_visible(message.tool_name), "key": fact.key, "arguments": []},
     )
 
 
-def _text(message: ToolResultMessage) -> str:
+def _join_text(message: ToolResultMessage) -> str:
     return "\n".join(block.text for block in message.content if isinstance(block, TextContent))
 
 
-def _parked(fact: said.CallParked, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    yield _item("notice", f"{fact.message.tool_name} waits; the model continues", _text(fact.message), most)
+def _on_parked(fact: said.CallParked, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _make_item(
+        "notice", f"{fact.message.tool_name} waits; the model continues", _join_text(fact.message), most
+    )
 
 
-def _rejected(fact: said.ArgumentsRejected, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_rejected(fact: said.ArgumentsRejected, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     where = f" at {fact.field}" if fact.field else ""
     title = f"arguments of {fact.tool} rejected, attempt {fact.attempt}"
-    yield _item("failure", title, f"{fact.reason}{where}", most, is_failure=True)
+    yield _make_item("failure", title, f"{fact.reason}{where}", most, is_failure=True)
 
 
-def _wanted(fact: said.ApprovalWanted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_wanted(fact: said.ApprovalWanted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     call = {
         "tool": make_visible(fact.call.tool),
         "key": fact.call.key,
-        "arguments": _arguments(fact.call.arguments, most),
+        "arguments": _list_arguments(fact.call.arguments, most),
     }
-    yield _item(
+    yield _make_item(
         "approval",
         f"asks for approval of {fact.call.tool}",
         fact.request_id,
         most,
         call=call,
-        diff=differences_of_call(fact.call.tool, fact.call.arguments),
+        diff=find_call_differences(fact.call.tool, fact.call.arguments),
     )
 
 
-def _settled(fact: said.ApprovalSettled, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_settled(fact: said.ApprovalSettled, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     refused = fact.decision != "approved"
     title = f"{fact.decision} by {fact.by}" if fact.by else fact.decision
-    yield _item("approval", title, fact.reason, most, is_failure=refused)
+    yield _make_item("approval", title, fact.reason, most, is_failure=refused)
 
 
-def _failed(fact: said.TurnFailed, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_failed(fact: said.TurnFailed, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     text = f"{fact.reason}\n\n{fact.said}" if fact.said else fact.reason
-    yield _item("failure", "no reply", text, most, turn=fact.turn, is_failure=True)
+    yield _make_item("failure", "no reply", text, most, turn=fact.turn, is_failure=True)
 
 
-def _compacted(fact: said.ContextCompacted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    yield _prose("summary", "summary of the older part", fact.summary.text, most, turn=fact.turn)
+def _on_compacted(fact: said.ContextCompacted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _make_prose("summary", "summary of the older part", fact.summary.text, most, turn=fact.turn)
 
 
-def _finished(fact: said.RunFinished, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_finished(fact: said.RunFinished, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     if fact.error:
-        yield _item("failure", "the run stopped short", fact.error, most, is_failure=True)
+        yield _make_item("failure", "the run stopped short", fact.error, most, is_failure=True)
     elif fact.has_result:
-        yield _item("end", "result", dump_readable(fact.result), most)
+        yield _make_item("end", "result", dump_readable(fact.result), most)
 
 
-def _interrupted(fact: said.Interrupted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    yield _item("notice", "interrupted", fact.reason, most)
+def _on_interrupted(fact: said.Interrupted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _make_item("notice", "interrupted", fact.reason, most)
 
 
-def _stopping(fact: said.Stopping, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    yield _item("notice", f"asked to stop: {fact.status}", fact.reason, most)
+def _on_stopping(fact: said.Stopping, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _make_item("notice", f"asked to stop: {fact.status}", fact.reason, most)
 
 
 def _cut(fact: said.ReplyCut, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    yield _prose("reply", "reply, cut because its tokens were used up", fact.text, most, turn=fact.turn)
+    yield _make_prose("reply", "reply, cut because its tokens were used up", fact.text, most, turn=fact.turn)
 
 
 def _empty(fact: said.ReplyEmpty, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    yield _item(
+    yield _make_item(
         "failure", "empty reply; the model is asked once more", "", most, turn=fact.turn, is_failure=True
     )
 
 
-def _result_rejected(fact: said.ResultRejected, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    yield _item("failure", f"result rejected, attempt {fact.attempt}", fact.reason, most, is_failure=True)
+def _on_result_rejected(fact: said.ResultRejected, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _make_item(
+        "failure", f"result rejected, attempt {fact.attempt}", fact.reason, most, is_failure=True
+    )
 
 
-def _given_up(fact: said.ToolGivenUp, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_given_up(fact: said.ToolGivenUp, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     title = f"gave up {fact.tool} after {fact.attempts} attempts"
-    yield _item("failure", title, fact.reason, most, is_failure=True)
+    yield _make_item("failure", title, fact.reason, most, is_failure=True)
 
 
 def _hook_failed(fact: said.HookFailed, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    yield _item("failure", f"hook {fact.hook} failed at {fact.point}", fact.reason, most, is_failure=True)
+    yield _make_item(
+        "failure", f"hook {fact.hook} failed at {fact.point}", fact.reason, most, is_failure=True
+    )
 
 
-def _tainted(fact: said.Tainted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    yield _item("notice", f"has read untrusted text of {fact.source}", "", most)
+def _on_tainted(fact: said.Tainted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _make_item("notice", f"has read untrusted text of {fact.source}", "", most)
 
 
-def _program_started(fact: said.ProgramStarted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_program_started(fact: said.ProgramStarted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     key, arguments = fact.call.key, fact.call.arguments
     inputs = arguments.get("inputs") if fact.source is None else arguments
     call = {
         "tool": make_visible(fact.call.tool),
         "key": key,
-        "arguments": _arguments(inputs, most) if isinstance(inputs, dict) else [],
+        "arguments": _list_arguments(inputs, most) if isinstance(inputs, dict) else [],
     }
     where = " in a program" if is_of_program(key) else ""
-    yield _item("program", f"a program begins{where}", text_of(fact), most, call=call)
+    yield _make_item("program", f"a program begins{where}", find_text(fact), most, call=call)
 
 
-def _program_advanced(fact: said.ProgramAdvanced, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_program_advanced(fact: said.ProgramAdvanced, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     """Say what a program showed, and which calls it asks for; the line of each is in its title."""
     for note in fact.notes:
         if note.sort == "fan_out":
             continue
         if note.sort == "phase":
-            yield _item("notice", f"phase: {make_visible(note.text)}", "", most)
+            yield _make_item("notice", f"phase: {make_visible(note.text)}", "", most)
         else:
-            yield _item(
+            yield _make_item(
                 "notice",
                 "its program prints" if note.sort == "print" else "its program logs",
                 note.text,
@@ -388,48 +398,48 @@ def _program_advanced(fact: said.ProgramAdvanced, most: int | None = MAX_TEXT_CH
         where = f" (line {wanted.line})" if wanted.line else ""
         call = {
             "tool": make_visible(wanted.tool),
-            "key": key_in_program(fact.key, number),
-            "arguments": _arguments(wanted.arguments, most),
+            "key": make_program_key(fact.key, number),
+            "arguments": _list_arguments(wanted.arguments, most),
         }
         text = dump_readable(wanted.arguments)
-        yield _item("call", f"its program calls {wanted.tool}{where}", text, most, call=call)
+        yield _make_item("call", f"its program calls {wanted.tool}{where}", text, most, call=call)
 
 
-def _job_started(fact: said.JobStarted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    yield _item("notice", f"{fact.job_id} goes on in the background", fact.command, most)
+def _on_job_started(fact: said.JobStarted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _make_item("notice", f"{fact.job_id} goes on in the background", fact.command, most)
 
 
-def _job_ended(fact: said.JobEnded, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+def _on_job_ended(fact: said.JobEnded, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     code = "" if fact.exit_code is None else f" with code {fact.exit_code}"
-    yield _item("notice", f"{fact.job_id} ended: {fact.status}{code}", fact.reason, most)
+    yield _make_item("notice", f"{fact.job_id} ended: {fact.status}{code}", fact.reason, most)
 
 
 _TOLD: Final[Mapping[type, Callable[..., Iterator[Item]]]] = {
-    said.Opened: _opened,
-    said.MessageReceived: _received,
-    said.TurnReplied: _replied,
-    said.CallOpened: _called,
-    said.CallResolved: _resolved,
-    said.CallDelegated: _delegated,
-    said.InputGiven: _input_given,
-    said.CallParked: _parked,
-    said.ArgumentsRejected: _rejected,
-    said.ApprovalWanted: _wanted,
-    said.ApprovalSettled: _settled,
-    said.TurnFailed: _failed,
-    said.ContextCompacted: _compacted,
-    said.RunFinished: _finished,
-    said.Interrupted: _interrupted,
-    said.Stopping: _stopping,
+    said.Opened: _on_opened,
+    said.MessageReceived: _on_received,
+    said.TurnReplied: _on_replied,
+    said.CallOpened: _on_called,
+    said.CallResolved: _on_resolved,
+    said.CallDelegated: _on_delegated,
+    said.InputGiven: _on_input_given,
+    said.CallParked: _on_parked,
+    said.ArgumentsRejected: _on_rejected,
+    said.ApprovalWanted: _on_wanted,
+    said.ApprovalSettled: _on_settled,
+    said.TurnFailed: _on_failed,
+    said.ContextCompacted: _on_compacted,
+    said.RunFinished: _on_finished,
+    said.Interrupted: _on_interrupted,
+    said.Stopping: _on_stopping,
     said.ReplyCut: _cut,
     said.ReplyEmpty: _empty,
-    said.ResultRejected: _result_rejected,
-    said.ToolGivenUp: _given_up,
+    said.ResultRejected: _on_result_rejected,
+    said.ToolGivenUp: _on_given_up,
     said.HookFailed: _hook_failed,
-    said.Tainted: _tainted,
-    said.ProgramStarted: _program_started,
-    said.ProgramAdvanced: _program_advanced,
-    said.JobStarted: _job_started,
-    said.JobEnded: _job_ended,
+    said.Tainted: _on_tainted,
+    said.ProgramStarted: _on_program_started,
+    said.ProgramAdvanced: _on_program_advanced,
+    said.JobStarted: _on_job_started,
+    said.JobEnded: _on_job_ended,
 }
 """By class of fact, its items."""

@@ -40,14 +40,14 @@ class Range:
     sort: Sort = "never"
 
 
-def _ranges(*rows: tuple[str, str, Sort]) -> tuple[Range, ...]:
+def _parse_ranges(*rows: tuple[str, str, Sort]) -> tuple[Range, ...]:
     return tuple(
         Range(IPv6Network(text) if ":" in text else IPv4Network(text), reason, sort)
         for text, reason, sort in rows
     )
 
 
-RANGES_V4: Final = _ranges(
+RANGES_V4: Final = _parse_ranges(
     ("0.0.0.0/8", "this network, unspecified", "never"),
     ("10.0.0.0/8", "private use", "local"),
     ("100.100.100.200/32", "metadata service", "never"),
@@ -69,7 +69,7 @@ RANGES_V4: Final = _ranges(
     ("224.0.0.0/4", "multicast", "never"),
     ("240.0.0.0/4", "reserved, broadcast", "never"),
 )
-RANGES_V6: Final = _ranges(
+RANGES_V6: Final = _parse_ranges(
     ("::/128", "unspecified", "never"),
     ("::1/128", "loopback", "local"),
     ("::ffff:0:0/96", "IPv4-mapped", "never"),
@@ -101,33 +101,33 @@ ISATAP: Final = frozenset({0x00005EFE, 0x02005EFE})
 """The upper half of an interface id that holds an IPv4 address in its lower half."""
 
 
-def not_public(address: Ip) -> Range | None:
+def find_non_public_range(address: Ip) -> Range | None:
     """Return why an address is not that of a public host, or None if it is.
 
     An IPv4 address inside NAT64 or ISATAP is judged as if it were given directly. All other forms of an
     address inside another one are refused.
     """
     if isinstance(address, IPv4Address):
-        return _first(RANGES_V4, address)
+        return _find_range(RANGES_V4, address)
     number = int(address)
     if address in NAT64:
-        return _embedded(address, IPv4Address(number & 0xFFFFFFFF), "NAT64")
-    found = _first(RANGES_V6, address)
+        return _find_embedded_range(address, IPv4Address(number & 0xFFFFFFFF), "NAT64")
+    found = _find_range(RANGES_V6, address)
     if found is not None:
         return found
     if address not in GLOBAL_UNICAST:
         return UNASSIGNED
     if number >> 32 & 0xFFFFFFFF in ISATAP:
-        return _embedded(address, IPv4Address(number & 0xFFFFFFFF), "ISATAP")
+        return _find_embedded_range(address, IPv4Address(number & 0xFFFFFFFF), "ISATAP")
     return None
 
 
-def _first(ranges: tuple[Range, ...], address: Ip) -> Range | None:
+def _find_range(ranges: tuple[Range, ...], address: Ip) -> Range | None:
     return next((row for row in ranges if address in row.network), None)
 
 
-def _embedded(outer: IPv6Address, inner: IPv4Address, how: str) -> Range | None:
-    found = _first(RANGES_V4, inner)
+def _find_embedded_range(outer: IPv6Address, inner: IPv4Address, how: str) -> Range | None:
+    found = _find_range(RANGES_V4, inner)
     if found is None:
         return None
     # Never "local": an owner who allows a machine by name does not allow a detour to it.
@@ -198,18 +198,18 @@ def parse_address(text: str) -> WebAddress:
     """
     url = text.strip(" ")
     if len(url) > MAX_URL_CHARS:
-        raise _invalid(f"the address has {len(url)} characters; give one of at most {MAX_URL_CHARS}")
-    scheme = _scheme_of(url)
+        raise _make_error(f"the address has {len(url)} characters; give one of at most {MAX_URL_CHARS}")
+    scheme = _parse_scheme(url)
     spaced = url.replace(" ", "%20")
     if _FORBIDDEN.search(spaced):
-        raise _invalid(f"{text!r} holds a control character or a backslash")
+        raise _make_error(f"{text!r} holds a control character or a backslash")
     try:
         parts = urlsplit(spaced)
     except ValueError as error:
-        raise _invalid(f"{text!r} is not a web address: {error}") from error
+        raise _make_error(f"{text!r} is not a web address: {error}") from error
     if "@" in parts.netloc:
-        raise denied("an address with a user name or password is not fetched; leave them out")
-    host, port = _host_and_port(parts.netloc, text)
+        raise make_denial("an address with a user name or password is not fetched; leave them out")
+    host, port = _split_host_and_port(parts.netloc, text)
     path = quote(parts.path or "/", safe=_KEPT)
     query = f"?{quote(parts.query, safe=_KEPT)}" if parts.query else ""
     return WebAddress(scheme, host, port or DEFAULT_PORTS[scheme], path + query)
@@ -218,98 +218,100 @@ def parse_address(text: str) -> WebAddress:
 def join_address(place: WebAddress, reference: str) -> WebAddress:
     """Return the target of a reference at an address, such as a redirect; raises as parse_address."""
     if len(reference) > MAX_URL_CHARS or _FORBIDDEN.search(reference.strip(" ").replace(" ", "%20")):
-        raise _invalid("the target of a redirect is too long, or holds control characters")
+        raise _make_error("the target of a redirect is too long, or holds control characters")
     try:
         return parse_address(urljoin(str(place), reference.strip(" ")))
     except ValueError as error:
-        raise _invalid(f"the target of a redirect is not valid: {error}") from error
+        raise _make_error(f"the target of a redirect is not valid: {error}") from error
 
 
-def normal_host(host: str) -> str:
+def normalise_host(host: str) -> str:
     """Return the normal form of a host name or IP address; an IPv6 address is in brackets.
 
     Raises:
         ValidationError: it is not one of them.
     """
     if host.startswith("["):
-        return _ipv6(host)
+        return _parse_ipv6(host)
     if "%" in host or ":" in host:
-        raise _invalid(f"{host!r} is not a host name: write it without '%' and ':'")
+        raise _make_error(f"{host!r} is not a host name: write it without '%' and ':'")
     name = host.lower()
     if not name.isascii():
         try:
             # Look-alike dots, digits and letters become their compatible characters (UTS #46).
             name = idna.encode(name, uts46=True).decode("ascii").lower()
         except (idna.IDNAError, UnicodeError) as error:
-            raise _invalid(f"{host!r} is not a host name: {error}") from error
+            raise _make_error(f"{host!r} is not a host name: {error}") from error
     name = name.removesuffix(".")
     labels = name.split(".")
     if _OLD_NUMBER.fullmatch(labels[-1]):
-        return _old_ipv4(labels, host)
+        return _parse_old_ipv4(labels, host)
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise _invalid(f"{host!r} is not a host name")
+        raise _make_error(f"{host!r} is not a host name")
     return name
 
 
-def denied(reason: str) -> PermissionDenied:
+def make_denial(reason: str) -> PermissionDenied:
     """Return a refusal to fetch."""
     return PermissionDenied(PermissionTier.READ_ONLY, reason)
 
 
-def _invalid(message: str) -> ValidationError:
+def _make_error(message: str) -> ValidationError:
     return ValidationError(message, "/url")
 
 
-def _scheme_of(url: str) -> str:
+def _parse_scheme(url: str) -> str:
     found = _SCHEME.match(url)
     if found is None:
-        raise _invalid(f"{url[:200]!r} is not a web address: begin it with http:// or https://")
+        raise _make_error(f"{url[:200]!r} is not a web address: begin it with http:// or https://")
     scheme = found[1].lower()
     if scheme not in DEFAULT_PORTS:
-        raise denied(f"{scheme[:20]}: addresses are not fetched; only http and https are")
+        raise make_denial(f"{scheme[:20]}: addresses are not fetched; only http and https are")
     if url[found.end() : found.end() + 2] != "//":
-        raise _invalid(f"{url[:200]!r} is not a web address: // must follow {scheme}:")
+        raise _make_error(f"{url[:200]!r} is not a web address: // must follow {scheme}:")
     return scheme
 
 
-def _host_and_port(netloc: str, text: str) -> tuple[str, int | None]:
+def _split_host_and_port(netloc: str, text: str) -> tuple[str, int | None]:
     end = netloc.find("]") + 1
     host, colon, digits = netloc[end:].partition(":")
     host = netloc[:end] + host
     if not host:
-        raise _invalid(f"{text[:200]!r} names no host")
+        raise _make_error(f"{text[:200]!r} names no host")
     if not colon or not digits:
-        return normal_host(host), None
+        return normalise_host(host), None
     if not _PORT.fullmatch(digits) or not 0 < int(digits) < 2**16:
-        raise _invalid(f"{digits[:20]!r} is not a port; ports are 1 to 65535")
-    return normal_host(host), int(digits)
+        raise _make_error(f"{digits[:20]!r} is not a port; ports are 1 to 65535")
+    return normalise_host(host), int(digits)
 
 
-def _ipv6(host: str) -> str:
+def _parse_ipv6(host: str) -> str:
     inner = host.removeprefix("[").removesuffix("]")
     if "%" in inner:
-        raise denied(f"{host[:60]!r} has a zone: it is an address on a link of this machine, not on the web")
+        raise make_denial(
+            f"{host[:60]!r} has a zone: it is an address on a link of this machine, not on the web"
+        )
     try:
         if not host.endswith("]"):
             raise AddressValueError("text after the bracket")
         return str(IPv6Address(inner))
     except AddressValueError as error:
-        raise _invalid(f"{host!r} is not an IPv6 address: {error}") from error
+        raise _make_error(f"{host!r} is not an IPv6 address: {error}") from error
 
 
-def _old_ipv4(labels: list[str], host: str) -> str:
+def _parse_old_ipv4(labels: list[str], host: str) -> str:
     """Return an IPv4 address as four decimal numbers; it may be given as fewer, in octal or in hex."""
-    wrong = _invalid(f"{host!r} is not an IPv4 address")
+    wrong = _make_error(f"{host!r} is not an IPv4 address")
     if len(labels) > 4 or not all(_OLD_NUMBER.fullmatch(label) for label in labels):
         raise wrong
-    numbers = [_old_number(label, wrong) for label in labels]
+    numbers = [_parse_old_number(label, wrong) for label in labels]
     if any(number > 255 for number in numbers[:-1]) or numbers[-1] >= 256 ** (5 - len(numbers)):
         raise wrong
     value = numbers[-1] + sum(number << 8 * (3 - at) for at, number in enumerate(numbers[:-1]))
     return str(IPv4Address(value))
 
 
-def _old_number(label: str, wrong: ValidationError) -> int:
+def _parse_old_number(label: str, wrong: ValidationError) -> int:
     if len(label) > 32:
         raise wrong
     try:

@@ -26,12 +26,20 @@ import httpcore
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError, ValidationError
 from sessiontree.contracts.handles.http_requests import HttpResponse
 from sessiontree.contracts.handles.ports import Page
-from sessiontree.contracts.values.untrusted import wrapped
+from sessiontree.contracts.values.untrusted import wrap_untrusted
 from sessiontree.version import VERSION
-from sessiontree.web.address import Ip, Range, WebAddress, denied, join_address, normal_host, not_public
+from sessiontree.web.address import (
+    Ip,
+    Range,
+    WebAddress,
+    find_non_public_range,
+    join_address,
+    make_denial,
+    normalise_host,
+)
 from sessiontree.web.connection import WebConnection
 from sessiontree.web.sent_requests import BODIED, SentRequest
-from sessiontree.web.settings import allowed_network, allowed_place
+from sessiontree.web.settings import parse_allowed_network, parse_allowed_place
 
 
 class AddressRules:
@@ -49,9 +57,9 @@ class AddressRules:
         self._ports = frozenset(ports)
         entries = tuple(allow_private)
         try:
-            self._networks = tuple(allowed_network(entry) for entry in entries if "/" in entry)
-            places = [allowed_place(entry) for entry in entries if "/" not in entry]
-            self._places = frozenset((normal_host(host), port) for host, port in places)
+            self._networks = tuple(parse_allowed_network(entry) for entry in entries if "/" in entry)
+            places = [parse_allowed_place(entry) for entry in entries if "/" not in entry]
+            self._places = frozenset((normalise_host(host), port) for host, port in places)
         except (ValueError, ToolError) as error:
             raise ConfigError(f"allow_private: {error}") from error
 
@@ -63,17 +71,17 @@ class AddressRules:
         """
         if address.port not in self._ports and (address.host, address.port) not in self._places:
             ports = ", ".join(str(port) for port in sorted(self._ports))
-            raise denied(f"{address.authority}: port {address.port} is not allowed; ports are {ports}")
+            raise make_denial(f"{address.authority}: port {address.port} is not allowed; ports are {ports}")
         if address.ip is not None:
             self.check_address(address.host, address.port, address.ip)
 
-    def vetted(self, host: str, port: int, found: Sequence[str]) -> list[str]:
+    def vet_addresses(self, host: str, port: int, found: Sequence[str]) -> list[str]:
         """Return a host's addresses in normal form, each once, in order, if all of them are allowed.
 
         Raises:
             PermissionDenied: one of them is not allowed; then none is used.
         """
-        addresses = [_parsed(text) for text in found]
+        addresses = [_parse_address(text) for text in found]
         for address in addresses:
             self.check_address(host, port, address)
         return list(dict.fromkeys(str(address) for address in addresses))
@@ -84,11 +92,11 @@ class AddressRules:
         Raises:
             PermissionDenied: the address is not allowed; the text names the rule.
         """
-        found = not_public(address)
+        found = find_non_public_range(address)
         if found is None or self._is_allowed(host, port, address, found):
             return
         shown = str(address) if host == str(address) else f"{host} ({address})"
-        raise denied(f"{shown} is not a public address: {found.reason} ({found.network})")
+        raise make_denial(f"{shown} is not a public address: {found.reason} ({found.network})")
 
     def _is_allowed(self, host: str, port: int, address: Ip, found: Range) -> bool:
         if any(address in network for network in self._networks):
@@ -96,13 +104,13 @@ class AddressRules:
         return found.sort == "local" and (host, port) in self._places
 
 
-def _parsed(text: str) -> Ip:
+def _parse_address(text: str) -> Ip:
     """Return an address of a resolver, without its zone, which only local addresses have."""
     bare = text.partition("%")[0]
     try:
         return IPv6Address(bare) if ":" in bare else IPv4Address(bare)
     except AddressValueError as error:
-        raise denied(f"the resolver returned {text!r}, which is not an address") from error
+        raise make_denial(f"the resolver returned {text!r}, which is not an address") from error
 
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -111,7 +119,7 @@ MAX_TRIED = 4
 """How many addresses of one host are tried."""
 
 
-async def system_addresses(host: str, port: int) -> list[str]:
+async def resolve_with_system(host: str, port: int) -> list[str]:
     """Return a name's addresses from the system's resolver, in its order.
 
     Raises:
@@ -154,7 +162,7 @@ class JudgingBackend(httpcore.AsyncNetworkBackend):
             ExecutionError: the host has no address.
             httpcore.ConnectError, httpcore.ConnectTimeout: no address answers.
         """
-        addresses = self._rules.vetted(host, port, await self._addresses_of(host, port))[:MAX_TRIED]
+        addresses = self._rules.vet_addresses(host, port, await self._resolve_host(host, port))[:MAX_TRIED]
         share_s = None if timeout is None else timeout / len(addresses)
         failure: Exception | None = None
         for address in addresses:
@@ -166,7 +174,7 @@ class JudgingBackend(httpcore.AsyncNetworkBackend):
                 failure = error
         raise failure or ExecutionError(f"{host} has no address")
 
-    async def _addresses_of(self, host: str, port: int) -> Sequence[str]:
+    async def _resolve_host(self, host: str, port: int) -> Sequence[str]:
         if ":" in host or host.replace(".", "").isdigit():
             return [host]  # already in normal form; a resolver might parse it differently
         try:
@@ -361,7 +369,7 @@ class WebClient:
             async with asyncio.timeout(limit_s):
                 stream = await self._network.connect_tcp(address.host, address.port, limit_s)
         except (httpcore.NetworkError, httpcore.TimeoutException) as error:
-            why = f"{address.authority} can't be reached: {_words_of(error)}"
+            why = f"{address.authority} can't be reached: {_describe_error(error)}"
             raise ExecutionError(why, retryable=True) from error
         except TimeoutError as error:
             raise ExecutionError(f"{address.authority} did not answer within {limit_s:g} s") from error
@@ -375,21 +383,22 @@ class WebClient:
                 answer = await self._ask(address, sent, max_bytes, tuple(passed))
             except ToolError as error:
                 if passed:  # a page chose this address
-                    error.message = f"a redirect of {begun.shown} failed: {_marked(begun, error.message)}"
+                    error.message = f"a redirect of {begun.shown} failed: {_mark_text(begun, error.message)}"
                 raise
             if isinstance(answer, HttpResponse):
                 return answer
             if len(passed) >= self._bounds.max_redirects:
                 raise ExecutionError(
                     f"{begun.shown}: more than {len(passed)} redirects, the last one to "
-                    f"{_marked(begun, answer.target.shown)}"
+                    f"{_mark_text(begun, answer.target.shown)}"
                 )
             if address.scheme == "https" and answer.target.scheme == "http":
-                raise denied(
-                    f"{begun.shown} redirects to what is not encrypted: {_marked(begun, answer.target.shown)}"
+                raise make_denial(
+                    f"{begun.shown} redirects to what is not encrypted: "
+                    f"{_mark_text(begun, answer.target.shown)}"
                 )
             passed.append(str(address))
-            sent = sent.redirected(answer.status, stays=answer.target.origin == address.origin)
+            sent = sent.follow_redirect(answer.status, stays=answer.target.origin == address.origin)
             address = answer.target
 
     async def _ask(
@@ -405,19 +414,19 @@ class WebClient:
         )
         try:
             response = await connection.handle_async_request(self._request(address, sent))
-            headers = _headers(response.headers)
+            headers = _collect_headers(response.headers)
             location = headers.get("location")
             leads_to = ""
             if response.status in REDIRECTS and location is not None:
-                target = _redirected(address, location)
+                target = _redirect_address(address, location)
                 if sent.may_follow(response.status, stays=target.origin == address.origin):
                     return HttpRedirect(response.status, target)
                 leads_to = str(target)
             body = Body(headers.get("content-encoding", ""), max_bytes=max_bytes)
-            async for piece in _pieces(response):
+            async for piece in _stream_pieces(response):
                 if not body.take(piece):
                     break
-            content_type, charset = _content_type(headers.get("content-type", ""))
+            content_type, charset = _parse_content_type(headers.get("content-type", ""))
             page = Page(
                 url=str(address),
                 status=response.status,
@@ -427,10 +436,10 @@ class WebClient:
                 truncated=body.truncated,
                 redirects=passed,
             )
-            return HttpResponse(page, _shown_headers(response.headers), sent.method, leads_to)
+            return HttpResponse(page, _select_shown_headers(response.headers), sent.method, leads_to)
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
             what = "can't be fetched" if sent.method == "GET" else f"gave no answer to {sent.method}"
-            why = f"{address.shown} {what}: {_words_of(error)}"
+            why = f"{address.shown} {what}: {_describe_error(error)}"
             raise ExecutionError(why, retryable=sent.is_safe) from error
         finally:
             await connection.aclose()
@@ -461,12 +470,12 @@ class WebClient:
         )
 
 
-def _marked(begun: WebAddress, text: str) -> str:
+def _mark_text(begun: WebAddress, text: str) -> str:
     """Return what a page or its redirect says, between the marks of untrusted text."""
-    return wrapped(text, kind="redirect", source=begun.shown)
+    return wrap_untrusted(text, kind="redirect", source=begun.shown)
 
 
-def _redirected(address: WebAddress, location: str) -> WebAddress:
+def _redirect_address(address: WebAddress, location: str) -> WebAddress:
     try:
         return replace(join_address(address, location), is_secret=address.is_secret)
     except ValidationError as error:
@@ -474,13 +483,13 @@ def _redirected(address: WebAddress, location: str) -> WebAddress:
         raise ExecutionError(f"{address.shown} redirects to something that is not a web address") from error
 
 
-def _pieces(response: httpcore.Response) -> AsyncIterable[bytes]:
+def _stream_pieces(response: httpcore.Response) -> AsyncIterable[bytes]:
     stream = response.stream
     assert isinstance(stream, AsyncIterable)  # noqa: S101 - always true for an asynchronous connection
     return stream
 
 
-def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def _collect_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return the first value of each header, by its lower-case name."""
     found: dict[str, str] = {}
     for name, value in pairs:
@@ -497,7 +506,7 @@ MAX_SHOWN_HEADERS: Final = 100
 _HEADER_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-def _shown_headers(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
+def _select_shown_headers(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
     """Return a response's headers, names in lower case; cookies, which are credentials, are left out."""
     found = [
         (
@@ -509,7 +518,7 @@ def _shown_headers(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[str, str
     return tuple(pair for pair in found if pair[0] not in {"set-cookie", "set-cookie2"})[:MAX_SHOWN_HEADERS]
 
 
-def _content_type(header: str) -> tuple[str, str | None]:
+def _parse_content_type(header: str) -> tuple[str, str | None]:
     """Return media type and charset, both lower-case; an empty type if the header holds none."""
     media, *parameters = (part.strip() for part in header.lower().split(";"))
     if not _MEDIA_TYPE.fullmatch(media):
@@ -521,7 +530,7 @@ def _content_type(header: str) -> tuple[str, str | None]:
     return media, None
 
 
-def _words_of(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return what went wrong; texts of the protocol would quote the server."""
     if isinstance(error, httpcore.ProtocolError):
         return "its answer is incomplete, or not valid HTTP"

@@ -32,7 +32,7 @@ class SentRequest:
         """Whether it asks for no change."""
         return self.method in {"GET", "HEAD"} and not self.body
 
-    def turns_to_get(self, status: int) -> bool:
+    def must_become_get(self, status: int) -> bool:
         """Return whether a redirect of this status turns it into a GET.
 
         Source: RFC 9110, section 15.4: always after 303 (a HEAD stays one), and after 301 or 302 of a POST.
@@ -41,13 +41,13 @@ class SentRequest:
 
     def may_follow(self, status: int, *, stays: bool) -> bool:
         """Return whether its redirect is followed; ``stays`` = to an address of the same origin."""
-        return stays or self.is_safe or self.turns_to_get(status)
+        return stays or self.is_safe or self.must_become_get(status)
 
-    def redirected(self, status: int, *, stays: bool) -> SentRequest:
+    def follow_redirect(self, status: int, *, stays: bool) -> SentRequest:
         """Return the request that follows a redirect."""
         # A header of its own may be a credential under any name; only Accept is known to be none.
         kept = tuple(pair for pair in self.headers if stays or pair[0].lower() == "accept")
-        if not self.turns_to_get(status):
+        if not self.must_become_get(status):
             return replace(self, headers=kept)
         return SentRequest("GET", tuple(pair for pair in kept if not pair[0].lower().startswith("content-")))
 
@@ -73,20 +73,20 @@ def check_headers(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
         value = given.strip(" \t")
         lower = name.lower()
         if not _NAME.fullmatch(name):
-            raise _refused(f"{name[:100]!r} is not the name of a header")
+            raise _make_refusal(f"{name[:100]!r} is not the name of a header")
         if lower in CLIENTS or lower.startswith(("proxy-", "sec-")):
-            raise _refused(f"{name!r} is set by the client, or not at all; leave it out")
+            raise _make_refusal(f"{name!r} is set by the client, or not at all; leave it out")
         if not _VALUE.fullmatch(value):
-            raise _refused(f"the value of {name!r} holds more than printable ASCII")
+            raise _make_refusal(f"the value of {name!r} holds more than printable ASCII")
         if len(value) > MAX_SENT_HEADER_CHARS:
-            raise _refused(f"the value of {name!r} has more than {MAX_SENT_HEADER_CHARS} characters")
+            raise _make_refusal(f"the value of {name!r} has more than {MAX_SENT_HEADER_CHARS} characters")
         if lower in kept:
-            raise _refused(f"{name!r} appears twice")
+            raise _make_refusal(f"{name!r} appears twice")
         kept[lower] = (name, value)
     if len(kept) > MAX_SENT_HEADERS:
-        raise _refused(f"there are {len(kept)} headers; a request has at most {MAX_SENT_HEADERS}")
+        raise _make_refusal(f"there are {len(kept)} headers; a request has at most {MAX_SENT_HEADERS}")
     return tuple(kept.values())
 
 
-def _refused(why: str) -> ValidationError:
+def _make_refusal(why: str) -> ValidationError:
     return ValidationError(why, "/headers")

@@ -79,7 +79,7 @@ class WebSettings(StrictSettings):
     @classmethod
     def _check_allowed(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
         for entry in entries:
-            allowed_network(entry) if "/" in entry else allowed_place(entry)
+            parse_allowed_network(entry) if "/" in entry else parse_allowed_place(entry)
         return entries
 
 
@@ -87,7 +87,7 @@ PUBLIC_WEB: Final = WebSettings()
 """Public pages only, and no search provider."""
 
 
-def allowed_network(entry: str) -> IPv4Network | IPv6Network:
+def parse_allowed_network(entry: str) -> IPv4Network | IPv6Network:
     """Return the network that an entry names.
 
     Raises:
@@ -96,7 +96,7 @@ def allowed_network(entry: str) -> IPv4Network | IPv6Network:
     return ip_network(entry)
 
 
-def allowed_place(entry: str) -> tuple[str, int]:
+def parse_allowed_place(entry: str) -> tuple[str, int]:
     """Return host and port of an entry; an IPv6 address is in brackets.
 
     Raises:

@@ -31,14 +31,14 @@ from sessiontree.contracts.handles.http_requests import MAX_SENT_BYTES, HttpRequ
 from sessiontree.contracts.handles.ports import Page, SearchHit, SearchQuery
 from sessiontree.contracts.handles.speech import Speech, SpeechRequest
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.web.address import WebAddress, normal_host, parse_address
+from sessiontree.web.address import WebAddress, normalise_host, parse_address
 from sessiontree.web.client import (
     AddressRules,
     FetchLimits,
     JudgingBackend,
     Resolve,
     WebClient,
-    system_addresses,
+    resolve_with_system,
 )
 from sessiontree.web.connection import WebConnection
 from sessiontree.web.sent_requests import SentRequest, check_headers
@@ -90,7 +90,7 @@ class Searxng:
             ExecutionError: the provider refuses, fails, or sends an invalid answer.
         """
         place = urlsplit(self._url)
-        asked = "&".join(part for part in (place.query, urlencode(_parameters(query))) if part)
+        asked = "&".join(part for part in (place.query, urlencode(_build_parameters(query))) if part)
         url = urlunsplit((place.scheme, place.netloc, f"{place.path.rstrip('/')}/search", asked, ""))
         address = replace(parse_address(url), is_secret=True)
         page = await self._client.get(address, max_bytes=MAX_ANSWER_BYTES, accept="application/json")
@@ -108,10 +108,10 @@ class Searxng:
         rows = answer.get("results") if isinstance(answer, dict) else None
         if not isinstance(rows, list):
             raise ExecutionError("the search provider's answer is not a list of results")
-        return tuple(islice(_hits(rows), query.count))
+        return tuple(islice(_read_hits(rows), query.count))
 
 
-def _parameters(query: SearchQuery) -> dict[str, str]:
+def _build_parameters(query: SearchQuery) -> dict[str, str]:
     language = query.language
     if language is not None and query.country is not None:
         language = f"{language}-{query.country.upper()}"
@@ -119,20 +119,22 @@ def _parameters(query: SearchQuery) -> dict[str, str]:
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _hits(rows: list[Any]) -> Iterator[SearchHit]:
+def _read_hits(rows: list[Any]) -> Iterator[SearchHit]:
     seen: set[str] = set()
     for row in rows:
         if not isinstance(row, dict):
             continue
-        url = _line(row.get("url"), MAX_URL_CHARS)
+        url = _to_line(row.get("url"), MAX_URL_CHARS)
         if url.startswith(("http://", "https://")) and url not in seen:
             seen.add(url)
             yield SearchHit(
-                _line(row.get("title"), MAX_TITLE_CHARS), url, _line(row.get("content"), MAX_SNIPPET_CHARS)
+                _to_line(row.get("title"), MAX_TITLE_CHARS),
+                url,
+                _to_line(row.get("content"), MAX_SNIPPET_CHARS),
             )
 
 
-def _line(value: object, max_chars: int) -> str:
+def _to_line(value: object, max_chars: int) -> str:
     """Return a text as one line."""
     text = " ".join(value.split()) if isinstance(value, str) else ""
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
@@ -197,7 +199,7 @@ class OutboundWeb:
         self,
         settings: WebSettings,
         *,
-        resolve: Resolve = system_addresses,
+        resolve: Resolve = resolve_with_system,
         connector: httpcore.AsyncNetworkBackend | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -206,10 +208,10 @@ class OutboundWeb:
         self._connector = connector
         self._turns = asyncio.Semaphore(settings.max_at_once)
         # Reading the authorities' certificates takes some 30 ms, so it happens once, at the first need.
-        self._secured = cache(partial(_certificates, settings.ca_file))
+        self._secured = cache(partial(_load_certificates, settings.ca_file))
         self._pages = self._client(settings.ports, settings.allow_private, settings.max_redirects)
         self._search = None if settings.search_url is None else self._provider(settings.search_url, now_s)
-        self._speech = None if settings.speech_url is None else self._speaker(settings.speech_url)
+        self._speech = None if settings.speech_url is None else self._make_speaker(settings.speech_url)
 
     @property
     def has_search(self) -> bool:
@@ -255,7 +257,7 @@ class OutboundWeb:
             PermissionDenied: the port, or an address of the host, is not allowed.
             ExecutionError: the host can't be reached.
         """
-        return await self._pages.connect(WebAddress("http", normal_host(host), port, "/"))
+        return await self._pages.connect(WebAddress("http", normalise_host(host), port, "/"))
 
     async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
         """Return hits of the owner's search provider, best first.
@@ -295,19 +297,21 @@ class OutboundWeb:
 
     def _provider(self, url: str, now_s: Callable[[], float]) -> SearchCache:
         """Return the provider, with a client that may reach only its address, without redirects."""
-        return SearchCache(Searxng(url, self._client_of(url, "search_url", "a search provider")), now_s)
+        return SearchCache(
+            Searxng(url, self._make_service_client(url, "search_url", "a search provider")), now_s
+        )
 
-    def _speaker(self, url: str) -> SpeechService:
+    def _make_speaker(self, url: str) -> SpeechService:
         """Return the speech service, with a client that may reach only its address, without redirects."""
         settings = self._settings
-        client = self._client_of(url, "speech_url", "a speech service")
+        client = self._make_service_client(url, "speech_url", "a speech service")
         try:
             check_headers([("Authorization", settings.speech_key or "")])
         except ToolError:
             raise ConfigError("speech_key holds more than printable ASCII; it is not shown") from None
         return SpeechService(url, client, settings.speech_model, settings.speech_voice, settings.speech_key)
 
-    def _client_of(self, url: str, member: str, what: str) -> WebClient:
+    def _make_service_client(self, url: str, member: str, what: str) -> WebClient:
         try:
             address = parse_address(url)
         except ToolError as error:
@@ -319,7 +323,7 @@ class OutboundWeb:
         return self._client((address.port,), (_place(address),), redirects=0)
 
 
-def _certificates(ca_file: Path | None) -> ssl.SSLContext:
+def _load_certificates(ca_file: Path | None) -> ssl.SSLContext:
     context = httpcore.default_ssl_context()
     if ca_file is not None:
         context.load_verify_locations(ca_file)

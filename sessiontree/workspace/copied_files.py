@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.workspace.resolver import Identity, file_identity
+from sessiontree.workspace.resolver import Identity, get_file_identity
 from sessiontree.workspace.root import TEMPORARY_PREFIX
 
 MAX_FILES: Final = 100_000
@@ -132,15 +132,15 @@ class FileCopy(ABC):
 
     def copy(self, source: str, target: str) -> None:
         """Copy everything that the subclass takes."""
-        with _opened(source) as top, _opened(target) as place:
-            self._folder(top, place, "", 0)
+        with _open_folder(source) as top, _open_folder(target) as place:
+            self._copy_folder(top, place, "", 0)
 
     @abstractmethod
     def takes(self, path: str, name: str, status: os.stat_result) -> bool:
         """Return whether an entry belongs to the copy."""
 
     @abstractmethod
-    def takes_opened(self, status: os.stat_result) -> bool:
+    def can_take_opened(self, status: os.stat_result) -> bool:
         """Return whether what was opened in its place does; it may be another thing by then."""
 
     @abstractmethod
@@ -155,10 +155,10 @@ class FileCopy(ABC):
         """Copy the content of an open file; return its digest, if it is wanted, and its length."""
 
     @abstractmethod
-    def made_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
+    def note_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
         """Note a file that is copied; ``new`` is open."""
 
-    def made_folder(self, path: str, made: int, status: os.stat_result) -> None:  # noqa: B027 - optional
+    def note_folder(self, path: str, made: int, status: os.stat_result) -> None:  # noqa: B027 - optional
         """Note a directory whose content is copied; ``made`` is open."""
 
     @abstractmethod
@@ -180,23 +180,23 @@ class FileCopy(ABC):
                 self._clones = False
         return self._clones
 
-    def _folder(self, source: int, target: int, place: str, depth: int) -> None:
+    def _copy_folder(self, source: int, target: int, place: str, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise ExecutionError(f"{place!r} is below more than {MAX_DEPTH} directories")
-        for name, status in _entries(source):
+        for name, status in _list_entries(source):
             path = f"{place}{name}"
             if not self.takes(path, name, status):
                 continue
             if stat.S_ISDIR(status.st_mode):
-                self._inner(source, target, name, path, depth)
+                self._copy_inner(source, target, name, path, depth)
             elif stat.S_ISLNK(status.st_mode):
                 self._link(source, target, name, path)
             elif stat.S_ISREG(status.st_mode):
-                self._file(source, target, name, path)
+                self._copy_file(source, target, name, path)
             else:
                 self.refuse(path)
 
-    def _inner(self, source: int, target: int, name: str, path: str, depth: int) -> None:
+    def _copy_inner(self, source: int, target: int, name: str, path: str, depth: int) -> None:
         try:
             inner = os.open(name, _FOLDER, dir_fd=source)
         except (FileNotFoundError, NotADirectoryError):
@@ -204,13 +204,13 @@ class FileCopy(ABC):
             return
         try:
             status = os.fstat(inner)
-            if not self.takes_opened(status):
+            if not self.can_take_opened(status):
                 return
             self.count_folder(path)
             os.mkdir(name, 0o755, dir_fd=target)
-            with _opened(name, target) as made:
-                self._folder(inner, made, f"{path}/", depth + 1)
-                self.made_folder(path, made, status)
+            with _open_folder(name, target) as made:
+                self._copy_folder(inner, made, f"{path}/", depth + 1)
+                self.note_folder(path, made, status)
         finally:
             os.close(inner)
 
@@ -223,7 +223,7 @@ class FileCopy(ABC):
         self.count(1, 0)
         self.take_link(path, to, name, target)
 
-    def _file(self, source: int, target: int, name: str, path: str) -> None:
+    def _copy_file(self, source: int, target: int, name: str, path: str) -> None:
         try:
             old = os.open(name, _READ, dir_fd=source)
         except OSError as error:
@@ -233,14 +233,14 @@ class FileCopy(ABC):
             raise
         try:
             status = os.fstat(old)
-            if not stat.S_ISREG(status.st_mode) or not self.takes_opened(status):
+            if not stat.S_ISREG(status.st_mode) or not self.can_take_opened(status):
                 return
             self.count(1, status.st_size)
             new = os.open(name, _NEW, (status.st_mode & 0o777) | 0o600, dir_fd=target)
             try:
                 digest, size = self.fill(old, new, status)
                 os.fchmod(new, (status.st_mode & 0o777) | 0o600)
-                self.made_file(path, new, status, digest, size)
+                self.note_file(path, new, status, digest, size)
             finally:
                 os.close(new)
         finally:
@@ -256,15 +256,15 @@ class _WorkspaceCopy(FileCopy):
         self._bounds = bounds
         self._hidden = hidden
         self._only = None if only is None else frozenset(only)
-        self._ways = frozenset(_ways(only or ()))
+        self._ways = frozenset(_list_parents(only or ()))
 
     def takes(self, path: str, name: str, status: os.stat_result) -> bool:
-        if _is_never_copied(name) or not self.takes_opened(status):
+        if _is_never_copied(name) or not self.can_take_opened(status):
             return False
         return self._only is None or path in (self._ways if stat.S_ISDIR(status.st_mode) else self._only)
 
-    def takes_opened(self, status: os.stat_result) -> bool:
-        return file_identity(status) not in self._hidden
+    def can_take_opened(self, status: os.stat_result) -> bool:
+        return get_file_identity(status) not in self._hidden
 
     def count(self, entries: int, more: int) -> None:
         self._bounds.check(len(self.copied.files) + entries, self.copied.bytes + more)
@@ -274,13 +274,13 @@ class _WorkspaceCopy(FileCopy):
         is_shared = bool(status.st_size) and self.share_content(old, new)
         return _digest(old, lambda more: self.count(0, more), None if is_shared else new)
 
-    def made_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
+    def note_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
         self.copied.bytes += size
-        self.copied.files[path] = _seen(digest, size, os.fstat(new))
+        self.copied.files[path] = _build_state(digest, size, os.fstat(new))
 
     def take_link(self, path: str, to: str, name: str, target: int) -> None:
         os.symlink(to, name, dir_fd=target)
-        self.copied.files[path] = _seen_link(to, os.stat(name, dir_fd=target, follow_symlinks=False))
+        self.copied.files[path] = _record_link(to, os.stat(name, dir_fd=target, follow_symlinks=False))
 
 
 def scan_files(
@@ -295,7 +295,7 @@ def scan_files(
     bounds = bounds or FileBounds()
     now = Copied()
     wanted = None if only is None else frozenset(only)
-    with _opened(root) as top:
+    with _open_folder(root) as top:
         for folder, name, path, status in _walk(top, "", 0):
             if wanted is not None and path not in wanted:
                 continue
@@ -313,12 +313,12 @@ def scan_files(
 def _walk(top: int, place: str, depth: int) -> Iterator[tuple[int, str, str, os.stat_result]]:
     if depth > MAX_DEPTH:
         raise ExecutionError(f"{place!r} is below more than {MAX_DEPTH} directories")
-    for name, status in _entries(top):
+    for name, status in _list_entries(top):
         if _is_never_copied(name):
             continue
         path = f"{place}{name}"
         if stat.S_ISDIR(status.st_mode):
-            with _opened(name, top) as inner:
+            with _open_folder(name, top) as inner:
                 yield from _walk(inner, f"{path}/", depth + 1)
         elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
             yield top, name, path, status
@@ -326,14 +326,14 @@ def _walk(top: int, place: str, depth: int) -> Iterator[tuple[int, str, str, os.
 
 def _look(folder: int, name: str, status: os.stat_result) -> FileState | None:
     if stat.S_ISLNK(status.st_mode):
-        return _seen_link(os.readlink(name, dir_fd=folder), status)
+        return _record_link(os.readlink(name, dir_fd=folder), status)
     opened = os.open(name, _READ, dir_fd=folder)
     try:
         now = os.fstat(opened)
         if not stat.S_ISREG(now.st_mode):
             return None
         digest, size = _digest(opened, lambda more: None)
-        return _seen(digest, size, now)
+        return _build_state(digest, size, now)
     finally:
         os.close(opened)
 
@@ -361,7 +361,7 @@ def _is_never_copied(name: str) -> bool:
     return name.lower() == GIT or name.startswith(TEMPORARY_PREFIX)
 
 
-def _entries(folder: int) -> list[tuple[str, os.stat_result]]:
+def _list_entries(folder: int) -> list[tuple[str, os.stat_result]]:
     """Return names and states of what an open directory holds, by name."""
     found = []
     with os.scandir(folder) as entries:
@@ -371,7 +371,7 @@ def _entries(folder: int) -> list[tuple[str, os.stat_result]]:
     return sorted(found, key=lambda each: each[0])
 
 
-def _ways(paths: Collection[str]) -> Iterator[str]:
+def _list_parents(paths: Collection[str]) -> Iterator[str]:
     for path in paths:
         parts = path.split("/")[:-1]
         for count in range(1, len(parts) + 1):
@@ -395,21 +395,21 @@ def _digest(source: int, count: Callable[[int], None], target: int | None = None
     return content.hexdigest(), size
 
 
-def _seen(digest: str, size: int, status: os.stat_result) -> FileState:
+def _build_state(digest: str, size: int, status: os.stat_result) -> FileState:
     runs = bool(status.st_mode & stat.S_IXUSR)
     return FileState(
         digest, size, runs, False, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
     )
 
 
-def _seen_link(to: str, status: os.stat_result) -> FileState:
+def _record_link(to: str, status: os.stat_result) -> FileState:
     digest = hashlib.sha256(b"link:" + os.fsencode(to)).hexdigest()
     times = status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
     return FileState(digest, 0, False, True, *times)
 
 
 @contextmanager
-def _opened(name: str, folder: int | None = None) -> Iterator[int]:
+def _open_folder(name: str, folder: int | None = None) -> Iterator[int]:
     descriptor = os.open(name, _FOLDER, dir_fd=folder)
     try:
         yield descriptor

@@ -66,8 +66,8 @@ class GitFiles:
         objects = workspace / ".git/objects"
         if not _is_folder(objects):
             return ""
-        (self._place / "objects/info/alternates").write_bytes(_quoted(objects) + b"\n")
-        commit = checked_out(workspace / ".git")
+        (self._place / "objects/info/alternates").write_bytes(_quote(objects) + b"\n")
+        commit = read_head_commit(workspace / ".git")
         if commit:
             try:
                 self._run(["read-tree", commit], workspace)
@@ -84,7 +84,7 @@ class GitFiles:
         words = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         return frozenset(os.fsdecode(name) for name in self._run(words, workspace).split(b"\0") if name)
 
-    def committed(self, commit: str, path: str) -> bytes | None:
+    def read_committed(self, commit: str, path: str) -> bytes | None:
         """Return a file of a commit; None if the commit does not have it."""
         try:
             return self._run(["cat-file", "blob", f"{commit}:{path}"], self._place)
@@ -129,10 +129,10 @@ class GitFiles:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         ) as process:
-            return _output_of(process, words[0], good)
+            return _read_output(process, words[0], good)
 
 
-def _output_of(process: subprocess.Popen[bytes], verb: str, good: tuple[int, ...]) -> bytes:
+def _read_output(process: subprocess.Popen[bytes], verb: str, good: tuple[int, ...]) -> bytes:
     """Return what a process writes until it ends; kill it when it takes too long or writes too much."""
     timer = Timer(GIT_SECONDS, process.kill)
     timer.start()
@@ -150,30 +150,30 @@ def _output_of(process: subprocess.Popen[bytes], verb: str, good: tuple[int, ...
     return data
 
 
-def checked_out(git: Path) -> str:
+def read_head_commit(git: Path) -> str:
     """Return the commit that a git directory has checked out; empty if it can't be read.
 
     Only files are read, so that no setting of the repository has an effect.
     """
-    text = _text(git / "HEAD", 1000)
+    text = _read_text(git / "HEAD", 1000)
     for _ in range(5):
         if _COMMIT.fullmatch(text):
             return text
         named = _REF.fullmatch(text)
         if named is None or ".." in named[1]:
             return ""
-        text = _text(git / named[1], 1000) or _packed(git, named[1])
+        text = _read_text(git / named[1], 1000) or _find_packed(git, named[1])
     return ""
 
 
-def _packed(git: Path, name: str) -> str:
-    for line in _text(git / "packed-refs", _MAX_REFS).splitlines():
+def _find_packed(git: Path, name: str) -> str:
+    for line in _read_text(git / "packed-refs", _MAX_REFS).splitlines():
         if line.endswith(f" {name}"):
             return line.partition(" ")[0]
     return ""
 
 
-def _text(path: Path, most: int) -> str:
+def _read_text(path: Path, most: int) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -192,7 +192,7 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _quoted(path: Path) -> bytes:
+def _quote(path: Path) -> bytes:
     """Return a path as git reads it in a list of object directories: quoted like a text of C."""
     escaped = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     return b'"' + escaped + b'"'

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.errors import describe_error
 
 MAX_ENTRIES: Final = 64
 ROUNDS: Final = 2
@@ -57,7 +57,7 @@ def view_of(path: Path, *, entries: bool) -> DirectoryView:
     try:
         found = os.fstat(folder)
         seen = []
-        for name in _first_names(folder) if entries else ():
+        for name in _list_first_names(folder) if entries else ():
             try:
                 each = os.stat(name, dir_fd=folder, follow_symlinks=False)
             except OSError:  # it was removed just now
@@ -69,7 +69,7 @@ def view_of(path: Path, *, entries: bool) -> DirectoryView:
         os.close(folder)
 
 
-def _first_names(folder: int) -> list[str]:
+def _list_first_names(folder: int) -> list[str]:
     with os.scandir(folder) as found:
         return sorted(entry.name for entry in found)[:MAX_ENTRIES]
 
@@ -100,12 +100,12 @@ async def difference(
         pause: Waits for some seconds.
     """
     try:
-        return await _difference(path, look, pause)
+        return await _find_difference(path, look, pause)
     except OSError as error:
-        return f"it can't be looked at on the node of the state directory: {words_of(error)}"
+        return f"it can't be looked at on the node of the state directory: {describe_error(error)}"
 
 
-async def _difference(
+async def _find_difference(
     path: Path,
     look: Callable[[bool], Awaitable[DirectoryView | str]],
     pause: Callable[[float], Awaitable[None]],
@@ -122,7 +122,7 @@ async def _difference(
             return f"the directory there has inode {there.inode}, and here it has {before.inode}"
         if before.changed_ns <= there.changed_ns <= after.changed_ns:
             if before.changed_ns == after.changed_ns and there.entries != before.entries:
-                return f"other entries are there: {_first_difference(before.entries, there.entries)}"
+                return f"other entries are there: {_find_first_difference(before.entries, there.entries)}"
             held += 1
             if held == ROUNDS:
                 return None
@@ -137,7 +137,7 @@ async def _difference(
     return reason
 
 
-def _first_difference(
+def _find_first_difference(
     here: tuple[tuple[str, int, int, int], ...], there: tuple[tuple[str, int, int, int], ...]
 ) -> str:
     odd = sorted(set(here) ^ set(there))

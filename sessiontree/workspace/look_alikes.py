@@ -51,7 +51,7 @@ def has_entry(place: WorkspacePath) -> bool:
     return True
 
 
-def names_in(place: WorkspacePath, is_hidden: PathTest) -> list[str]:
+def list_names(place: WorkspacePath, is_hidden: PathTest) -> list[str]:
     """Return the names in a place's directory, sorted; nothing where it may not be listed."""
     try:
         fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.directory_fd)
@@ -67,7 +67,7 @@ def names_in(place: WorkspacePath, is_hidden: PathTest) -> list[str]:
     return [name for name in names if not is_hidden(prefix + name)]
 
 
-def real_names(
+def find_real_names(
     resolve: Resolver, anchor: RootDirectory, names: Sequence[str], is_hidden: PathTest
 ) -> list[str]:
     """Return a path's names, each missing one replaced by the only entry that looks like it.
@@ -88,7 +88,7 @@ def real_names(
                 real.append(name)
                 continue
             look = fold_name(name)
-            alike = [entry for entry in names_in(place, is_hidden) if fold_name(entry) == look]
+            alike = [entry for entry in list_names(place, is_hidden) if fold_name(entry) == look]
         if not alike or not is_foldable(name):
             return [*real, *names[number:]]
         if len(alike) > 1:
@@ -116,7 +116,7 @@ def resolve_by_look(
     try:
         if place is not None and (not can_fold or has_entry(place)):
             return place
-        real = real_names(resolve, anchor, names, is_hidden)
+        real = find_real_names(resolve, anchor, names, is_hidden)
     except BaseException as error:
         if place is not None and isinstance(error, OSError) and error.errno != errno.EXDEV:
             return place  # what is wrong with it is said by whoever uses it
@@ -130,10 +130,10 @@ def resolve_by_look(
     return resolve(anchor, real, follow_last=follow_last)
 
 
-def near_names(place: WorkspacePath, is_hidden: PathTest) -> list[str]:
+def find_near_names(place: WorkspacePath, is_hidden: PathTest) -> list[str]:
     """Return entries whose names are near to the first missing one, nearest first."""
     wanted = fold_name(place.names[0]).casefold()
     by_look: dict[str, str] = {}
-    for entry in names_in(place, is_hidden)[:MAX_COMPARED]:
+    for entry in list_names(place, is_hidden)[:MAX_COMPARED]:
         by_look.setdefault(fold_name(entry).casefold(), entry)
     return [by_look[look] for look in get_close_matches(wanted, by_look, MAX_NEAR)]

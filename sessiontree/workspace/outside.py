@@ -32,16 +32,16 @@ class Router:
         self._workspace = workspace
         self._roots = roots
 
-    def writer_of(self, path: str) -> WorkspaceWriter | None:
+    def find_writer(self, path: str) -> WorkspaceWriter | None:
         """Return the writer of the deepest directory that holds a path; None = no directory does."""
         if not path.startswith("/") or "\0" in path or self._workspace.holds(path):
             return None
         holding = [writer for writer in self._roots if writer.holds(path)]
         return max(holding, key=lambda writer: len(writer.root), default=None)
 
-    def allowing(self, places: frozenset[str] | None) -> Router:
+    def allow_places(self, places: frozenset[str] | None) -> Router:
         """Return a router to writers that may change these protected places; None = none."""
-        return Router(self._workspace, [each.allowing(places or frozenset()) for each in self._roots])
+        return Router(self._workspace, [each.allow_places(places or frozenset()) for each in self._roots])
 
 
 class OutsideRoots:
@@ -70,31 +70,31 @@ class OutsideRoots:
 
         Empty = it is beneath no directory of these, leads out of it, or is hidden.
         """
-        writer = self._writer_of(path)
+        writer = self._find_writer(path)
         if writer is None:
             return frozenset()
         with suppress(ToolError):
             return frozenset({writer.name_place(path)})
         return frozenset()
 
-    def protected_at(self, path: str) -> frozenset[str]:
+    def find_protected(self, path: str) -> frozenset[str]:
         """Return the names of the protected places to which an outside path leads now."""
-        writer = self._writer_of(path)
-        return frozenset() if writer is None else writer.places_at(path)
+        writer = self._find_writer(path)
+        return frozenset() if writer is None else writer.find_places(path)
 
     def lead_to(self, places: frozenset[str]) -> Router:
         """Return what leads paths to the directories that hold these places."""
         found = {}
         for place in places:
-            writer = self._writer_of(place.partition("\0")[0])
+            writer = self._find_writer(place.partition("\0")[0])
             if writer is not None:
                 found[writer.root] = writer
         return Router(self._workspace, tuple(found.values()))
 
-    def _writer_of(self, path: str) -> WorkspaceWriter | None:
+    def _find_writer(self, path: str) -> WorkspaceWriter | None:
         """Return the writer of the deepest directory that holds an absolute path; None = none does."""
         opened = [writer for root in self._roots if (writer := self._open(root)) is not None]
-        return Router(self._workspace, opened).writer_of(path)
+        return Router(self._workspace, opened).find_writer(path)
 
     def _open(self, root: str) -> WorkspaceWriter | None:
         writer = self._opened.get(root)
@@ -108,7 +108,7 @@ class OutsideRoots:
         return writer
 
 
-def _named(root: str, path: str) -> str:
+def _join_path(root: str, path: str) -> str:
     """Return the absolute path of a path below a root."""
     return root if path == "." else f"{root.rstrip('/')}/{path}"
 
@@ -129,28 +129,28 @@ class OutsideReader:
 
     def open(self, path: str) -> BinaryIO:
         """Open a regular file for reading bytes; the caller closes it."""
-        return self._at(path)[1].open(path)
+        return self._choose_reader(path)[1].open(path)
 
     def stat(self, path: str) -> Entry:
         """Return the entry at the path; links are followed."""
-        root, reader = self._at(path)
+        root, reader = self._choose_reader(path)
         entry = reader.stat(path)
-        return replace(entry, path=_named(root, entry.path)) if root else entry
+        return replace(entry, path=_join_path(root, entry.path)) if root else entry
 
     def list(self, path: str = ".") -> list[Entry]:
         """Return a directory's entries, sorted by name; links are not followed."""
-        root, reader = self._at(path)
+        root, reader = self._choose_reader(path)
         found = reader.list(path)
-        return [replace(entry, path=_named(root, entry.path)) for entry in found] if root else found
+        return [replace(entry, path=_join_path(root, entry.path)) for entry in found] if root else found
 
     def walk(self, path: str = ".") -> Iterator[Entry]:
         """Yield files and links below it, depth first, sorted by name; directory links are not entered."""
-        root, reader = self._at(path)
+        root, reader = self._choose_reader(path)
         for entry in reader.walk(path):
-            yield replace(entry, path=_named(root, entry.path)) if root else entry
+            yield replace(entry, path=_join_path(root, entry.path)) if root else entry
 
-    def _at(self, path: str) -> tuple[str, Reader]:
-        writer = self._roots.writer_of(path)
+    def _choose_reader(self, path: str) -> tuple[str, Reader]:
+        writer = self._roots.find_writer(path)
         return ("", self._usual) if writer is None else (writer.root, writer.reader())
 
 
@@ -179,9 +179,9 @@ class OutsideWriter:
         executable: bool | None = None,
     ) -> Written:
         """Write a file atomically; the permissions of ``like`` are taken only within one root."""
-        outside = self._roots.writer_of(path)
+        outside = self._roots.find_writer(path)
         writer: Writer = self._usual if outside is None else outside
-        if like is not None and self._roots.writer_of(like) is not outside:
+        if like is not None and self._roots.find_writer(like) is not outside:
             like = None
         written = writer.write(
             path,
@@ -191,9 +191,9 @@ class OutsideWriter:
             like=like,
             executable=executable,
         )
-        return written if outside is None else replace(written, path=_named(outside.root, written.path))
+        return written if outside is None else replace(written, path=_join_path(outside.root, written.path))
 
     def remove(self, path: str, *, expect_mtime_ns: int | None = None) -> None:
         """Delete one regular file or link (the link itself)."""
-        writer: Writer = self._roots.writer_of(path) or self._usual
+        writer: Writer = self._roots.find_writer(path) or self._usual
         writer.remove(path, expect_mtime_ns=expect_mtime_ns)

@@ -29,7 +29,7 @@ from sessiontree.workspace.copied_files import (
 )
 from sessiontree.workspace.git_files import GitFiles
 from sessiontree.workspace.removal import remove_tree
-from sessiontree.workspace.resolver import Identity, file_identity
+from sessiontree.workspace.resolver import Identity, get_file_identity
 
 MAX_CHANGED: Final = 5_000
 MAX_CHANGED_BYTES: Final = 64 * 2**20
@@ -79,9 +79,9 @@ class OwnCopy:
         try:
             self._place.mkdir(parents=True, mode=0o700)
             self.root.mkdir()
-            how, commit, only = self._listing(source)
+            how, commit, only = self._make_listing(source)
             copied = copy_files(
-                str(source), str(self.root), hidden=_identities(hidden), only=only, bounds=bounds
+                str(source), str(self.root), hidden=_collect_identities(hidden), only=only, bounds=bounds
             )
             (self._place / "began.json").write_text(
                 json.dumps({"git": how == "git", "files": copied.files}), "ascii"
@@ -93,7 +93,7 @@ class OwnCopy:
         name = self._place.name
         return WorkspaceCopy(name, how, commit, copied.digest, len(copied.files), copied.bytes)
 
-    def _listing(self, source: Path) -> tuple[str, str, Collection[str] | None]:
+    def _make_listing(self, source: Path) -> tuple[str, str, Collection[str] | None]:
         if not (_is_folder(source / ".git") and GitFiles.is_ready()):
             return "all", "", None
         git = GitFiles(self._place / "git")
@@ -108,11 +108,11 @@ class OwnCopy:
             commit: The commit that was checked out there.
         """
         try:
-            began, now = self._compared()
+            began, now = self._compare()
         except (OSError, ExecutionError, ValueError) as error:
             said = error.message if isinstance(error, ExecutionError) else str(error)
             return CopyChanges((), b"", f"its workspace can't be read: {said}")
-        changed = _changed(began, now)
+        changed = _find_changed(began, now)
         size = sum(each.bytes for each in changed)
         if len(changed) > MAX_CHANGED or size > MAX_CHANGED_BYTES:
             return CopyChanges(
@@ -122,7 +122,7 @@ class OwnCopy:
                 f"with {MAX_CHANGED_BYTES:,} bytes are kept",
             )
         with (self._place / "contents").open("wb") as contents:
-            kept = tuple(self._kept(each, contents.write) for each in changed)
+            kept = tuple(self._keep_file(each, contents.write) for each in changed)
             contents.flush()
             os.fsync(contents.fileno())
         patch = self._patch(kept, parent, commit)
@@ -132,7 +132,7 @@ class OwnCopy:
             os.fsync(file.fileno())
         return CopyChanges(kept, patch)
 
-    def _compared(self) -> tuple[Copied, Copied]:
+    def _compare(self) -> tuple[Copied, Copied]:
         stored = json.loads((self._place / "began.json").read_text("ascii"))
         began = Copied({path: FileState(*values) for path, values in stored["files"].items()})
         only = None
@@ -140,7 +140,7 @@ class OwnCopy:
             only = GitFiles(self._place / "git").listed(self.root) | began.files.keys()
         return began, scan_files(str(self.root), began, only=only)
 
-    def _kept(self, changed: ChangedFile, write: Callable[[bytes], int]) -> ChangedFile:
+    def _keep_file(self, changed: ChangedFile, write: Callable[[bytes], int]) -> ChangedFile:
         if changed.unusable or not changed.after:
             return changed
         data = read_file(str(self.root), changed.path)
@@ -158,7 +158,7 @@ class OwnCopy:
         for side in ("a", "b"):
             (folder / side).mkdir(parents=True)
         for each in changed:
-            old = self._first_content(git, each, parent, commit)
+            old = self._read_first_content(git, each, parent, commit)
             if each.unusable or (old is None and each.before):
                 missing.append(each.path)
                 continue
@@ -174,7 +174,9 @@ class OwnCopy:
         finally:
             remove_tree(folder)
 
-    def _first_content(self, git: GitFiles, changed: ChangedFile, parent: Path, commit: str) -> bytes | None:
+    def _read_first_content(
+        self, git: GitFiles, changed: ChangedFile, parent: Path, commit: str
+    ) -> bytes | None:
         """Return the content a file began with: it is in the parent's workspace, or in its commit."""
         if not changed.before:
             return None
@@ -182,7 +184,7 @@ class OwnCopy:
             data = read_file(str(parent), changed.path)
             if hashlib.sha256(data).hexdigest() == changed.before:
                 return data
-        old = git.committed(commit, changed.path) if commit else None
+        old = git.read_committed(commit, changed.path) if commit else None
         return old if old is not None and hashlib.sha256(old).hexdigest() == changed.before else None
 
     def content(self, files: Sequence[ChangedFile], path: str) -> bytes:
@@ -231,7 +233,7 @@ class OwnCopy:
             remove_tree(self._place)
 
 
-def _changed(began: Copied, now: Copied) -> list[ChangedFile]:
+def _find_changed(began: Copied, now: Copied) -> list[ChangedFile]:
     found = []
     for path in sorted(began.files.keys() | now.files.keys()):
         old, new = began.files.get(path), now.files.get(path)
@@ -245,13 +247,13 @@ def _changed(began: Copied, now: Copied) -> list[ChangedFile]:
                 bytes=0 if new is None else new.bytes,
                 executable=new is not None and new.executable,
                 was_executable=old is not None and old.executable,
-                unusable=_obstacle(path, old, new),
+                unusable=_find_obstacle(path, old, new),
             )
         )
     return found
 
 
-def _obstacle(path: str, old: FileState | None, new: FileState | None) -> str:
+def _find_obstacle(path: str, old: FileState | None, new: FileState | None) -> str:
     if (old is not None and old.is_link) or (new is not None and new.is_link):
         return "it is or was a link"
     try:
@@ -268,11 +270,11 @@ def _put(path: Path, data: bytes, executable: bool) -> None:
         path.chmod(0o755)
 
 
-def _identities(paths: Sequence[Path]) -> frozenset[Identity]:
+def _collect_identities(paths: Sequence[Path]) -> frozenset[Identity]:
     found = set()
     for path in paths:
         with suppress(OSError):
-            found.add(file_identity(path.stat()))
+            found.add(get_file_identity(path.stat()))
     return frozenset(found)
 
 

@@ -13,14 +13,20 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from sessiontree.contracts.handles.ports import Entry
-from sessiontree.workspace.resolver import Identity, Resolver, file_identity, pseudo_file_system, to_entry
+from sessiontree.workspace.resolver import (
+    Identity,
+    Resolver,
+    find_pseudo_file_system,
+    get_file_identity,
+    to_entry,
+)
 from sessiontree.workspace.root import (
     TEMPORARY_PREFIX,
     HiddenPlaces,
     WorkspaceRoot,
     check_regular,
+    convert_system_errors,
     failed,
-    system_errors,
 )
 
 OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -31,7 +37,7 @@ _MAX_OPEN: Final = 16
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
-def entries_in(fd: int, path: str, hidden: HiddenPlaces) -> list[tuple[str, Entry]]:
+def list_entries(fd: int, path: str, hidden: HiddenPlaces) -> list[tuple[str, Entry]]:
     """Return a directory's names and entries, sorted by name, without hidden ones and unfinished writes.
 
     Args:
@@ -42,7 +48,7 @@ def entries_in(fd: int, path: str, hidden: HiddenPlaces) -> list[tuple[str, Entr
     Raises:
         OSError: the directory or its entries cannot be read.
     """
-    identities = hidden.identities()
+    identities = hidden.find_identities()
     prefix = "" if path == "." else f"{path}/"
     found = []
     for name in sorted(os.listdir(fd)):
@@ -52,7 +58,7 @@ def entries_in(fd: int, path: str, hidden: HiddenPlaces) -> list[tuple[str, Entr
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:  # it was removed after the names were read
             continue
-        if file_identity(status) not in identities:
+        if get_file_identity(status) not in identities:
             found.append((name, to_entry(prefix + name, status)))
     return found
 
@@ -64,7 +70,7 @@ class _Level:
 
     def __init__(self, fd: int, entries: list[tuple[str, Entry]]) -> None:
         self.fd = fd  # -1 = closed, to save descriptors
-        self.identity: Identity = file_identity(os.fstat(fd))
+        self.identity: Identity = get_file_identity(os.fstat(fd))
         self.left = iter(entries)
 
 
@@ -85,7 +91,7 @@ def walk_below(fd: int, path: str, hidden: HiddenPlaces) -> Iterator[Entry]:
     levels: list[_Level] = []
     try:
         try:
-            levels.append(_Level(fd, entries_in(fd, path, hidden)))
+            levels.append(_Level(fd, list_entries(fd, path, hidden)))
         except BaseException:
             os.close(fd)
             raise
@@ -114,8 +120,11 @@ def _enter(level: _Level, name: str, path: str, hidden: HiddenPlaces) -> _Level 
     below = None
     try:
         fd = os.open(name, OPEN_DIRECTORY, dir_fd=level.fd)
-        if file_identity(os.fstat(fd)) not in hidden.identities() and pseudo_file_system(fd) is None:
-            below = _Level(fd, entries_in(fd, path, hidden))
+        if (
+            get_file_identity(os.fstat(fd)) not in hidden.find_identities()
+            and find_pseudo_file_system(fd) is None
+        ):
+            below = _Level(fd, list_entries(fd, path, hidden))
     except OSError as error:
         if error.errno in _OUT_OF_RESOURCES:
             raise
@@ -140,7 +149,7 @@ def _pop(levels: list[_Level], path: str) -> None:
     try:
         if levels and levels[-1].fd < 0:
             levels[-1].fd = os.open("..", OPEN_DIRECTORY, dir_fd=done.fd)
-            if file_identity(os.fstat(levels[-1].fd)) != levels[-1].identity:
+            if get_file_identity(os.fstat(levels[-1].fd)) != levels[-1].identity:
                 raise failed("walk", path, "a directory below it was moved meanwhile")
     finally:
         os.close(done.fd)
@@ -184,7 +193,7 @@ class WorkspaceReader:
             PermissionDenied: it is outside the root, hidden, or on a kernel file system.
             ExecutionError: it does not exist, is not a regular file, or the system refused.
         """
-        with self._root.existing("read", path) as place:
+        with self._root.open_existing("read", path) as place:
             # Checked before it is opened, because opening a device may have effects.
             check_regular("read", path, os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False))
             fd = os.open(place.name, _OPEN_FILE, dir_fd=place.directory_fd)
@@ -212,8 +221,8 @@ class WorkspaceReader:
         """
         fd, found = self._open_directory("list", path)
         try:
-            with system_errors("list", path):
-                return [entry for _, entry in entries_in(fd, found, self._root.hidden)]
+            with convert_system_errors("list", path):
+                return [entry for _, entry in list_entries(fd, found, self._root.hidden)]
         finally:
             os.close(fd)
 
@@ -227,12 +236,12 @@ class WorkspaceReader:
                 while the walk was in it.
         """
         fd, found = self._open_directory("walk", path)
-        with system_errors("walk", path):
+        with convert_system_errors("walk", path):
             yield from walk_below(fd, found, self._root.hidden)
 
     def _open_directory(self, verb: str, path: str) -> tuple[int, str]:
         """Return a directory opened for reading, and its path below the root."""
-        with self._root.existing(verb, path) as place:
+        with self._root.open_existing(verb, path) as place:
             fd = os.open(place.name, OPEN_DIRECTORY, dir_fd=place.directory_fd)
             try:
                 self._root.check_descriptor(verb, path, fd, os.fstat(fd))

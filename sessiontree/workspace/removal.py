@@ -24,7 +24,7 @@ def remove_tree(path: Path) -> None:
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
             return
-        with _opened(str(path)) as top:
+        with _open_folder(str(path)) as top:
             _remove_content(top)
         path.rmdir()
     except OSError as error:
@@ -39,12 +39,12 @@ def _remove_content(top: int) -> None:
     failed: OSError | None = None
     numbers = itertools.count()
     mark = f".{secrets.token_hex(6)}"
-    waiting = list(_folders_left(top))
+    waiting = list(_remove_files(top))
     while waiting:
         name = waiting.pop()
         try:
-            with _opened(name, top) as folder:
-                for inner in _folders_left(folder):
+            with _open_folder(name, top) as folder:
+                for inner in _remove_files(folder):
                     moved = f"{mark}-{next(numbers)}"
                     _move_up(inner, folder, moved, top)
                     waiting.append(moved)
@@ -59,11 +59,11 @@ def _move_up(name: str, folder: int, moved: str, top: int) -> None:
     try:
         os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=top)
     except PermissionError:  # a directory that may not be written can't be moved
-        with _opened(name, folder):
+        with _open_folder(name, folder):
             os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=top)
 
 
-def _folders_left(folder: int) -> list[str]:
+def _remove_files(folder: int) -> list[str]:
     """Remove everything but directories from an open directory; return the names of those."""
     with os.scandir(folder) as found:
         entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
@@ -75,7 +75,7 @@ def _folders_left(folder: int) -> list[str]:
 
 
 @contextmanager
-def _opened(name: str, folder: int | None = None) -> Iterator[int]:
+def _open_folder(name: str, folder: int | None = None) -> Iterator[int]:
     """Open a directory, not a link to one, and let its owner change it."""
     try:
         descriptor = os.open(name, _FOLDER, dir_fd=folder)

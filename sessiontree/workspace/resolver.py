@@ -59,7 +59,7 @@ _PSEUDO_FILE_SYSTEMS: Final = {
 
 
 @cache
-def _libc() -> ctypes.CDLL:
+def _load_libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
@@ -79,7 +79,7 @@ def openat2(directory_fd: int, path: str, flags: int, resolve: int) -> int:
         OSError: ``ENOSYS`` or ``EPERM`` if the kernel or a filter does not have the call, else the reason.
     """
     how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, resolve)  # struct open_how: flags, mode, resolve
-    fd: int = _libc().syscall(
+    fd: int = _load_libc().syscall(
         ctypes.c_long(_OPENAT2),
         ctypes.c_int(directory_fd),
         ctypes.c_char_p(os.fsencode(path)),
@@ -92,7 +92,7 @@ def openat2(directory_fd: int, path: str, flags: int, resolve: int) -> int:
     return fd
 
 
-def descriptor_path(fd: int) -> str:
+def read_descriptor_path(fd: int) -> str:
     """Return the current path of a descriptor.
 
     Raises:
@@ -101,7 +101,7 @@ def descriptor_path(fd: int) -> str:
     return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 - the kernel's text, not a normalised path
 
 
-def pseudo_file_system(fd: int) -> str | None:
+def find_pseudo_file_system(fd: int) -> str | None:
     """Return the name of the pseudo file system of a descriptor, or None for a real file system.
 
     Raises:
@@ -109,7 +109,7 @@ def pseudo_file_system(fd: int) -> str | None:
     """
     # On every Linux struct statfs begins with the type as a long; the rest is not read.
     answer = (ctypes.c_long * 64)()
-    if _libc().fstatfs(ctypes.c_int(fd), ctypes.byref(answer)) < 0:
+    if _load_libc().fstatfs(ctypes.c_int(fd), ctypes.byref(answer)) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return _PSEUDO_FILE_SYSTEMS.get(answer[0] & 0xFFFFFFFF)
@@ -119,12 +119,12 @@ Identity: TypeAlias = tuple[int, int]
 """Device and inode: they identify one object, whatever its name."""
 
 
-def file_identity(status: os.stat_result) -> Identity:
+def get_file_identity(status: os.stat_result) -> Identity:
     """Return the identity of the object of a ``stat`` result."""
     return status.st_dev, status.st_ino
 
 
-def components(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     """Split a path into the names that the kernel steps through.
 
     Returns:
@@ -182,10 +182,10 @@ class WorkspacePath:
 
 def to_entry(path: str, status: os.stat_result) -> Entry:
     """Return the entry for a path below the root and its ``stat`` result."""
-    return Entry(path, _entry_type(status.st_mode), status.st_size, status.st_mtime_ns)
+    return Entry(path, _to_entry_type(status.st_mode), status.st_size, status.st_mtime_ns)
 
 
-def _entry_type(mode: int) -> EntryType:
+def _to_entry_type(mode: int) -> EntryType:
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):
@@ -213,8 +213,8 @@ class RootDirectory:
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(f"can't use {str(root)!r} as workspace: {reason}") from error
         weakref.finalize(self, os.close, self.fd)
-        given = tuple(components(str(root.absolute())))
-        resolved = tuple(components(str(self.real_path)))
+        given = tuple(split_path(str(root.absolute())))
+        resolved = tuple(split_path(str(self.real_path)))
         self._prefixes = {tuple(name for name in prefix if name != ".") for prefix in (given, resolved)}
 
     def relative(self, absolute: str) -> list[str] | None:
@@ -222,7 +222,7 @@ class RootDirectory:
 
         The comparison is lexical; the resolver handles ``..`` in the components.
         """
-        names = components(absolute)
+        names = split_path(absolute)
         for prefix in self._prefixes:
             if tuple(names[: len(prefix)]) == prefix:
                 return names[len(prefix) :] or ["."]
@@ -244,15 +244,15 @@ class _Cursor:
         self.links = 0
         self.names: list[str] = []
         self.fd = os.dup(root_fd)
-        self._trail: list[Identity] = [file_identity(os.fstat(root_fd))]
+        self._trail: list[Identity] = [get_file_identity(os.fstat(root_fd))]
 
-    def down(self, name: str, fd: int) -> None:
+    def step_down(self, name: str, fd: int) -> None:
         """Step into an open directory, and take its descriptor over."""
-        self._trail.append(file_identity(os.fstat(fd)))
+        self._trail.append(get_file_identity(os.fstat(fd)))
         self.names.append(name)
         self._replace(fd)
 
-    def up(self) -> None:
+    def step_up(self) -> None:
         """Step to the directory from which this one was reached."""
         if not self.names:
             raise OSError(errno.EXDEV, "it leads outside the root")
@@ -260,7 +260,7 @@ class _Cursor:
         self.names.pop()
         self._trail.pop()
         # The parent may have changed: only the directory that was passed before is known to be below.
-        if file_identity(os.fstat(self.fd)) != self._trail[-1]:
+        if get_file_identity(os.fstat(self.fd)) != self._trail[-1]:
             raise OSError(errno.EAGAIN, "a directory on the way was moved meanwhile")
 
     def follow(self, link_fd: int, anchor: RootDirectory) -> list[str]:
@@ -271,7 +271,7 @@ class _Cursor:
         # Only the text of a magic link (procfs) counts, and it reaches no more than any other path.
         target = os.readlink("", dir_fd=link_fd)
         if not target.startswith("/"):
-            return components(target)
+            return split_path(target)
         beneath = anchor.relative(target)
         if beneath is None:
             raise OSError(errno.EXDEV, "it leads outside the root")
@@ -303,7 +303,7 @@ def resolve_by_walk(anchor: RootDirectory, names: list[str], *, follow_last: boo
 
     Args:
         anchor: The root.
-        names: Components, from :func:`~sessiontree.workspace.resolver.components`.
+        names: Components, from :func:`~sessiontree.workspace.resolver.split_path`.
         follow_last: Whether to follow a link in the last place too.
 
     Returns:
@@ -321,7 +321,7 @@ def resolve_by_walk(anchor: RootDirectory, names: list[str], *, follow_last: boo
             if name == ".":
                 continue
             if name == "..":
-                cursor.up()
+                cursor.step_up()
                 continue
             if _step(cursor, anchor, name, left, follow_last):
                 return cursor.place((name, *reversed(left)))
@@ -346,7 +346,7 @@ def _step(cursor: _Cursor, anchor: RootDirectory, name: str, left: list[str], fo
             return True
         if not stat.S_ISDIR(mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        cursor.down(name, fd)
+        cursor.step_down(name, fd)
         entered = True
         return False
     finally:
@@ -376,7 +376,7 @@ def resolve_by_openat2(anchor: RootDirectory, names: list[str], *, follow_last: 
         return resolve_by_walk(anchor, names, follow_last=follow_last)
     place = None
     try:
-        directory = _path_beneath(anchor.fd, fd)
+        directory = _find_path_beneath(anchor.fd, fd)
         if directory is not None and not (last and follow_last and _is_link(fd, last[0])):
             place = WorkspacePath(fd, directory, last)
     finally:
@@ -386,14 +386,14 @@ def resolve_by_openat2(anchor: RootDirectory, names: list[str], *, follow_last: 
 
 
 @cache
-def best_resolver() -> Resolver:
+def choose_resolver() -> Resolver:
     """Return the best resolver for this kernel; tested once per process."""
     try:
         fd = openat2(-100, ".", _DIRECTORY, _BENEATH)  # AT_FDCWD
     except OSError:  # the call is missing, or a filter denies it
         return resolve_by_walk
     try:
-        descriptor_path(fd)
+        read_descriptor_path(fd)
     except OSError:  # without procfs no descriptor has a name
         return resolve_by_walk
     finally:
@@ -411,11 +411,11 @@ def _is_link(directory_fd: int, name: str) -> bool:
     return True
 
 
-def _path_beneath(root_fd: int, fd: int) -> str | None:
+def _find_path_beneath(root_fd: int, fd: int) -> str | None:
     """Return a directory's current path below the root, or None if it is elsewhere or too long."""
     try:
-        root = descriptor_path(root_fd)
-        path = descriptor_path(fd)
+        root = read_descriptor_path(root_fd)
+        path = read_descriptor_path(fd)
     except OSError:
         return None
     if path == root:

@@ -18,16 +18,16 @@ from typing import Final
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, PermissionDenied
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.workspace.look_alikes import SeveralLookAlikes, near_names, resolve_by_look
+from sessiontree.workspace.look_alikes import SeveralLookAlikes, find_near_names, resolve_by_look
 from sessiontree.workspace.resolver import (
     Identity,
     Resolver,
     RootDirectory,
     WorkspacePath,
-    best_resolver,
-    components,
-    file_identity,
-    pseudo_file_system,
+    choose_resolver,
+    find_pseudo_file_system,
+    get_file_identity,
+    split_path,
 )
 
 TEMPORARY_PREFIX: Final = ".sessiontree-unfinished-"
@@ -45,26 +45,26 @@ _KINDS: Final = {
 
 def failed(verb: str, path: str, reason: str) -> ExecutionError:
     """Return the error of an access that failed."""
-    return ExecutionError(f"can't {verb} {_shown(path)}: {reason}")
+    return ExecutionError(f"can't {verb} {_quote_path(path)}: {reason}")
 
 
 def refused(
     verb: str, path: str, reason: str, tier: PermissionTier = PermissionTier.ELEVATED
 ) -> PermissionDenied:
     """Return the error of an access that is not allowed."""
-    return PermissionDenied(tier, f"can't {verb} {_shown(path)}: {reason}")
+    return PermissionDenied(tier, f"can't {verb} {_quote_path(path)}: {reason}")
 
 
 @contextmanager
-def system_errors(verb: str, path: str) -> Iterator[None]:
+def convert_system_errors(verb: str, path: str) -> Iterator[None]:
     """Turn every OSError of the block into an :class:`ExecutionError`."""
     try:
         yield
     except OSError as error:
-        raise failed(verb, path, error_reason(error)) from error
+        raise failed(verb, path, describe_error(error)) from error
 
 
-def error_reason(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
     """Return a system error's text, with a small first letter."""
     text = error.strerror or os.strerror(error.errno or 0)
     return text[:1].lower() + text[1:]
@@ -81,7 +81,7 @@ def check_regular(verb: str, path: str, status: os.stat_result) -> None:
         raise failed(verb, path, f"it is {kind}, not a regular file")
 
 
-def _shown(path: str) -> str:
+def _quote_path(path: str) -> str:
     if len(path) > _MAX_SHOWN:
         half = _MAX_SHOWN // 2
         path = f"{path[:half]}…{path[-half:]}"
@@ -122,12 +122,12 @@ class HiddenPlaces:
                     beneath.add("/".join(names))
         self._beneath = frozenset(beneath)
 
-    def identities(self) -> frozenset[Identity]:
+    def find_identities(self) -> frozenset[Identity]:
         """Return the current identities of the hidden places that exist."""
         found = set()
         for path in self._paths:
             try:
-                found.add(file_identity(path.stat()))
+                found.add(get_file_identity(path.stat()))
             except OSError:  # it does not exist: only its name is guarded
                 continue
         return frozenset(found)
@@ -149,21 +149,21 @@ class HiddenPlaces:
             return False
         if self.covers(place.path):
             return True
-        identities = self.identities()
+        identities = self.find_identities()
         return bool(identities) and self._is_in(place.directory_fd, identities)
 
     def _is_in(self, directory_fd: int, identities: frozenset[Identity]) -> bool:
-        top = file_identity(os.fstat(self._anchor.fd))
+        top = get_file_identity(os.fstat(self._anchor.fd))
         fd = os.dup(directory_fd)
         try:
-            here = file_identity(os.fstat(fd))
+            here = get_file_identity(os.fstat(fd))
             while here != top:
                 if here in identities:
                     return True
                 parent = os.open("..", _STEP, dir_fd=fd)
                 os.close(fd)
                 fd = parent
-                above = file_identity(os.fstat(fd))
+                above = get_file_identity(os.fstat(fd))
                 if above == here:  # the machine's root: the directory was moved out meanwhile
                     raise OSError(errno.EXDEV, "it leads outside the root")
                 here = above
@@ -193,7 +193,7 @@ class WorkspaceRoot:
     def __init__(self, root: Path, hidden: Sequence[Path], resolver: Resolver | None) -> None:
         self._anchor = RootDirectory(root)
         self.hidden = HiddenPlaces(self._anchor, hidden)
-        self._resolve = resolver or best_resolver()
+        self._resolve = resolver or choose_resolver()
 
     @property
     def path(self) -> str:
@@ -203,7 +203,7 @@ class WorkspaceRoot:
     def is_at(self, path: Path) -> bool:
         """Whether a path leads now to the directory that is held open, which is still at :attr:`path`."""
         try:
-            is_same = file_identity(path.stat()) == file_identity(os.fstat(self._anchor.fd))
+            is_same = get_file_identity(path.stat()) == get_file_identity(os.fstat(self._anchor.fd))
             return is_same and os.path.realpath(path, strict=True) == self.path
         except (OSError, ValueError):
             return False
@@ -224,8 +224,8 @@ class WorkspaceRoot:
             PermissionDenied: it leads outside the root, into a hidden place or into a kernel file system.
             ExecutionError: it is not a valid path, or the system refused.
         """
-        names = self._names(verb, path)
-        with system_errors(verb, path):
+        names = self._split_path(verb, path)
+        with convert_system_errors(verb, path):
             try:
                 place = resolve_by_look(
                     self._resolve, self._anchor, names, self._is_unseen, follow_last=follow_last
@@ -237,7 +237,7 @@ class WorkspaceRoot:
                 ) from None
             except OSError as error:
                 if error.errno == errno.EXDEV:
-                    raise _outside(verb, path) from error
+                    raise _make_outside_error(verb, path) from error
                 raise
         try:
             self._check(verb, path, place)
@@ -247,24 +247,24 @@ class WorkspaceRoot:
         return place
 
     @contextmanager
-    def existing(self, verb: str, path: str, *, follow_last: bool = True) -> Iterator[WorkspacePath]:
+    def open_existing(self, verb: str, path: str, *, follow_last: bool = True) -> Iterator[WorkspacePath]:
         """Return :meth:`place` for the block, whose system errors become errors that say what is wrong.
 
         Of an entry that does not exist, the error names those that are near.
         """
-        with self.place(verb, path, follow_last=follow_last) as place, system_errors(verb, path):
+        with self.place(verb, path, follow_last=follow_last) as place, convert_system_errors(verb, path):
             try:
                 yield place
             except FileNotFoundError as error:
-                near = near_names(place, self._is_unseen) if place.names else []
+                near = find_near_names(place, self._is_unseen) if place.names else []
                 if not near:
                     raise
-                reason = f"{error_reason(error)}; near names there: {', '.join(map(ascii, near))}"
+                reason = f"{describe_error(error)}; near names there: {', '.join(map(ascii, near))}"
                 raise failed(verb, path, reason) from error
 
     def look_at(self, path: str) -> tuple[str, os.stat_result]:
         """Return where an existing entry is, links followed, and its status; raises as :meth:`place`."""
-        with self.existing("look at", path) as place:
+        with self.open_existing("look at", path) as place:
             status = os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False)
             self.check_status("look at", path, status)
             return place.path, status
@@ -287,10 +287,10 @@ class WorkspaceRoot:
         Raises:
             PermissionDenied: it is hidden.
         """
-        if file_identity(status) in self.hidden.identities():
-            raise _hidden(verb, path)
+        if get_file_identity(status) in self.hidden.find_identities():
+            raise _make_hidden_error(verb, path)
 
-    def _names(self, verb: str, path: str) -> list[str]:
+    def _split_path(self, verb: str, path: str) -> list[str]:
         if not path:
             raise failed(verb, path, "the path is empty")
         if "\0" in path:
@@ -303,9 +303,9 @@ class WorkspaceRoot:
             raise failed(
                 verb, path, f"the path is {length} bytes long; at most {MAX_PATH_BYTES} are accepted"
             )
-        names = self._anchor.relative(path) if path.startswith("/") else components(path)
+        names = self._anchor.relative(path) if path.startswith("/") else split_path(path)
         if names is None:
-            raise _outside(verb, path)
+            raise _make_outside_error(verb, path)
         return names
 
     def _check(self, verb: str, path: str, place: WorkspacePath) -> None:
@@ -313,23 +313,23 @@ class WorkspaceRoot:
             hidden = self.hidden.hide(place)
         except OSError as error:
             if error.errno == errno.EXDEV:
-                raise _outside(verb, path) from error
-            raise failed(verb, path, error_reason(error)) from error
+                raise _make_outside_error(verb, path) from error
+            raise failed(verb, path, describe_error(error)) from error
         if hidden:
-            raise _hidden(verb, path)
-        with system_errors(verb, path):
+            raise _make_hidden_error(verb, path)
+        with convert_system_errors(verb, path):
             _check_file_system(verb, path, place.directory_fd)
 
 
-def _outside(verb: str, path: str) -> Exception:
+def _make_outside_error(verb: str, path: str) -> Exception:
     return refused(verb, path, "it leads outside the workspace")
 
 
-def _hidden(verb: str, path: str) -> Exception:
+def _make_hidden_error(verb: str, path: str) -> Exception:
     return refused(verb, path, "it is reserved for the runtime and closed to tools")
 
 
 def _check_file_system(verb: str, path: str, fd: int) -> None:
-    kind = pseudo_file_system(fd)
+    kind = find_pseudo_file_system(fd)
     if kind is not None:
         raise refused(verb, path, f"it is on {kind}, where files are the kernel's own state")

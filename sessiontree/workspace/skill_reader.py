@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.handles.ports import Entry, Reader
-from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.settings.settings import suggest_names
 from sessiontree.contracts.tools.skills import PLACE, Skill
 from sessiontree.workspace.reader import WorkspaceReader
 from sessiontree.workspace.root import failed
@@ -39,42 +39,42 @@ class SkillReader:
 
     def open(self, path: str) -> BinaryIO:
         """Open a regular file for reading bytes; raises as :class:`WorkspaceReader` does."""
-        reader, _, inner = self._found("read", path)
+        reader, _, inner = self._locate("read", path)
         return reader.open(inner)
 
     def stat(self, path: str) -> Entry:
         """Return the entry at a path; raises as :meth:`open`."""
-        if _normal(path) == PLACE:
+        if _normalise_path(path) == PLACE:
             return Entry(PLACE, "directory", 0, 0)
-        reader, place, inner = self._found("look at", path)
-        return _placed(reader.stat(inner), place)
+        reader, place, inner = self._locate("look at", path)
+        return _set_path(reader.stat(inner), place)
 
     def list(self, path: str = ".") -> list[Entry]:
         """Return a directory's entries, sorted by name; raises as :meth:`open`."""
-        if _normal(path) == PLACE:
+        if _normalise_path(path) == PLACE:
             return [self.stat(self._skills[name].place) for name in sorted(self._skills)]
-        reader, place, inner = self._found("list", path)
-        return [_placed(entry, place) for entry in reader.list(inner)]
+        reader, place, inner = self._locate("list", path)
+        return [_set_path(entry, place) for entry in reader.list(inner)]
 
     def walk(self, path: str = ".") -> Iterator[Entry]:
         """Yield files and links below a directory; raises as :meth:`open`."""
-        if _normal(path) == PLACE:
+        if _normalise_path(path) == PLACE:
             for name in sorted(self._skills):
                 yield from self.walk(self._skills[name].place)
             return
-        reader, place, inner = self._found("walk", path)
+        reader, place, inner = self._locate("walk", path)
         for entry in reader.walk(inner):
-            yield _placed(entry, place)
+            yield _set_path(entry, place)
 
-    def _found(self, verb: str, path: str) -> tuple[Reader, str, str]:
+    def _locate(self, verb: str, path: str) -> tuple[Reader, str, str]:
         """Return who reads a path, the place of its root (empty = the workspace), and the path below it."""
-        normal = _normal(path)
+        normal = _normalise_path(path)
         if not normal.startswith(f"{PLACE}/"):
             return self._files, "", path
         name, _, inner = normal.removeprefix(f"{PLACE}/").partition("/")
         skill = self._skills.get(name)
         if skill is None:
-            raise failed(verb, path, f"no skill is named {name!r}; {suggestion(name, self._skills)}")
+            raise failed(verb, path, f"no skill is named {name!r}; {suggest_names(name, self._skills)}")
         reader = self._opened.get(name)
         if reader is None:
             try:
@@ -85,12 +85,12 @@ class SkillReader:
         return reader, skill.place, inner or "."
 
 
-def _normal(path: str) -> str:
+def _normalise_path(path: str) -> str:
     """Return an absolute path without ``.`` and ``..``; empty if it is relative."""
     return posixpath.normpath(path) if path.startswith("/") else ""
 
 
-def _placed(entry: Entry, place: str) -> Entry:
+def _set_path(entry: Entry, place: str) -> Entry:
     """Return an entry with the path by which the session reads it."""
     if not place:
         return entry

@@ -23,16 +23,16 @@ from typing import Final
 from sessiontree.contracts.errors import ToolError
 from sessiontree.contracts.handles.ports import Written
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.protected import OwnPlaces, protected_places
+from sessiontree.protected import OwnPlaces, find_protected_places
 from sessiontree.workspace.reader import WorkspaceReader
 from sessiontree.workspace.resolver import Resolver, WorkspacePath
 from sessiontree.workspace.root import (
     TEMPORARY_PREFIX,
     WorkspaceRoot,
     check_regular,
+    convert_system_errors,
     failed,
     refused,
-    system_errors,
 )
 
 CHANGED: Final = "it changed since it was read; read it again first"
@@ -166,7 +166,7 @@ class WorkspaceWriter:
     ) -> None:
         self._root = WorkspaceRoot(root, hidden, resolver)
         self._last_look = threading.Lock()
-        self._protected = protected_places(self._root.path, own or OwnPlaces())
+        self._protected = find_protected_places(self._root.path, own or OwnPlaces())
         self._allowed: frozenset[str] | None = frozenset()
 
     @property
@@ -197,17 +197,17 @@ class WorkspaceWriter:
         """Return a reader of the same root, which refuses the same hidden places."""
         return WorkspaceReader.at(self._root)
 
-    def allowing(self, places: frozenset[str] | None) -> WorkspaceWriter:
+    def allow_places(self, places: frozenset[str] | None) -> WorkspaceWriter:
         """Return a writer of the same root for one approved call.
 
         Args:
-            places: The protected places that it may change, as named by :meth:`places_at`; None = all.
+            places: The protected places that it may change, as named by :meth:`find_places`; None = all.
         """
         other = copy.copy(self)
         other._allowed = places  # noqa: SLF001 - of its own class
         return other
 
-    def places_at(self, path: str) -> frozenset[str]:
+    def find_places(self, path: str) -> frozenset[str]:
         """Return the protected places that a path names now, both with a last link followed and without.
 
         A place is named by its path and its directory's identity. Empty = the path is not valid, or names no
@@ -216,7 +216,7 @@ class WorkspaceWriter:
         found = set()
         for follows in (True, False):
             with suppress(ToolError), self._root.place("look at", path, follow_last=follows) as place:
-                standing, why = self._standing(place)
+                standing, why = self._describe_standing(place)
                 if why:
                     found.add(standing)
         return frozenset(found)
@@ -256,12 +256,12 @@ class WorkspaceWriter:
         if like is not None:
             _, model = self._root.look_at(like)
             check_regular("look at", like, model)
-        with self._root.place("write", path) as place, system_errors("write", path):
+        with self._root.place("write", path) as place, convert_system_errors("write", path):
             if not place.names:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             self._check_protected("write", path, place)
             name = place.names[-1]
-            with _directory_for(place) as directory_fd:
+            with _make_directories(place) as directory_fd:
                 standing = self._look(path, directory_fd, name, expect_mtime_ns, only_new=only_new)
                 with FileReplacement(directory_fd, standing or model) as replacement:
                     replacement.fill(data, executable)
@@ -281,7 +281,10 @@ class WorkspaceWriter:
             PermissionDenied: it is outside the root, hidden, on a kernel file system, or protected.
             ExecutionError: it does not exist, changed, is neither file nor link, or the system refused.
         """
-        with self._root.place("remove", path, follow_last=False) as place, system_errors("remove", path):
+        with (
+            self._root.place("remove", path, follow_last=False) as place,
+            convert_system_errors("remove", path),
+        ):
             self._check_protected("remove", path, place)
             status = os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False)
             self._root.check_status("remove", path, status)
@@ -291,7 +294,7 @@ class WorkspaceWriter:
                 raise failed("remove", path, CHANGED)
             os.unlink(place.name, dir_fd=place.directory_fd)
 
-    def _standing(self, place: WorkspacePath) -> tuple[str, str]:
+    def _describe_standing(self, place: WorkspacePath) -> tuple[str, str]:
         """Return the name of a place, and why it is protected; an empty reason = it is not."""
         why = self._protected.why(place.directory_fd, place.directory, place.names)
         status = os.fstat(place.directory_fd)
@@ -301,7 +304,7 @@ class WorkspaceWriter:
         """Refuse a change of a protected place, unless the call was approved."""
         if self._allowed is None:
             return
-        standing, why = self._standing(place)
+        standing, why = self._describe_standing(place)
         if why and standing not in self._allowed:
             raise refused(verb, path, f"it is protected ({why}); a call that changes it needs an approval")
 
@@ -335,7 +338,7 @@ class WorkspaceWriter:
 
 
 @contextmanager
-def _directory_for(place: WorkspacePath) -> Iterator[int]:
+def _make_directories(place: WorkspacePath) -> Iterator[int]:
     """Make a place's missing directories; remove them again if the block fails."""
     made: list[tuple[int, str]] = []
     with ExitStack() as opened:

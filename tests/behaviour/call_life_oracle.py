@@ -75,7 +75,7 @@ class Diary:
             self.news.clear()
             await self.news.wait()
 
-    def steps_of(self, call_id: str) -> list[str]:
+    def read_steps(self, call_id: str) -> list[str]:
         """Return the steps of one call, in order."""
         return [step for each, step in self.lines if each == call_id]
 

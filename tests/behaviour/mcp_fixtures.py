@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sessiontree import AgentSpec, ScriptedModel, script_call
 from sessiontree.api.configuration.mcp_servers import write_pin
-from sessiontree.mcp.pins import PinnedServer, PinnedTool, identity_of, tools_of_listing
+from sessiontree.mcp.pins import PinnedServer, PinnedTool, compute_identity, pin_listed_tools
 from sessiontree.mcp.server_process import ServerProcess, start_server
 from sessiontree.mcp.settings import McpServer, TierName, reach
 from tests.behaviour.tree_fixtures import Opener
@@ -62,11 +62,11 @@ async def _list_tools(name: str, server: McpServer) -> dict[str, PinnedTool]:
     process = ServerProcess(name)
     found = await start_server(reach(name, server), process)
     await process.close()
-    return tools_of_listing(found.tools)[0]
+    return pin_listed_tools(found.tools)[0]
 
 
 def _write(state_dir: Path, name: str, server: McpServer, tools: Mapping[str, PinnedTool]) -> None:
-    write_pin(state_dir, name, PinnedServer(identity=identity_of(server), tools=tuple(tools.values())))
+    write_pin(state_dir, name, PinnedServer(identity=compute_identity(server), tools=tuple(tools.values())))
 
 
 def notes(place: Path) -> list[str]:

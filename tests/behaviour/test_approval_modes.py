@@ -18,7 +18,13 @@ from sessiontree import (
     ScriptedModel,
     tool,
 )
-from sessiontree.api.agents.approval_modes import CALLS, MODES, describe_commands, mode_table, outcome_of
+from sessiontree.api.agents.approval_modes import (
+    CALLS,
+    MODES,
+    decide_outcome,
+    describe_commands,
+    format_mode_table,
+)
 from sessiontree.contracts.facts.tree_facts import ApprovalDecided
 from sessiontree.contracts.kinds import SystemAnswer
 from sessiontree.contracts.recorded.approvals import ApprovalMode
@@ -71,7 +77,7 @@ async def happens(open_tree: Opener, named: ApprovalMode | None, *, with_person:
 
 def promised(named: ApprovalMode | None, *, with_person: bool) -> dict[str, str]:
     """Return what the table says of each kind of call."""
-    return {made: outcome_of(named, made, with_person=with_person) for made in CALLS}
+    return {made: decide_outcome(named, made, with_person=with_person) for made in CALLS}
 
 
 @pytest.mark.slow
@@ -153,4 +159,4 @@ def test_a_screen_says_what_becomes_of_commands(mode: str, tier: SystemAnswer, s
 def test_the_documents_show_the_table() -> None:
     """The table in docs/approvals.md is the one that the code makes."""
     page = Path(sys.modules["sessiontree"].__file__ or "").parents[1] / "docs" / "approvals.md"
-    assert mode_table() in page.read_text("utf-8")
+    assert format_mode_table() in page.read_text("utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree import AgentSpec, ScriptedModel, WebSettings, script_call
 from sessiontree.models.answers import Answer
-from sessiontree.sandbox.process_tree import descendants
+from sessiontree.sandbox.process_tree import find_descendants
 from tests.behaviour.fact_fixtures import results
 from tests.behaviour.tree_fixtures import Opener
 from tests.unit.browser.browser_fixtures import pages
@@ -22,7 +22,7 @@ PAGE = "<!doctype html><title>Desk</title><button onclick=\"document.title = 'Pr
 async def until_no_browser_is_left() -> None:
     """Wait until no browser is below this process; the hosts of both backends are."""
     async with asyncio.timeout(20):
-        while any(map(is_browser, descendants(os.getpid()))):  # noqa: ASYNC110 - a process has no event
+        while any(map(is_browser, find_descendants(os.getpid()))):  # noqa: ASYNC110 - a process has no event
             await asyncio.sleep(0.05)
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from sessiontree import ScriptedModel, SessionStatus, script_call
 from sessiontree.contracts.facts.tree_facts import SessionAdopted
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.timing.clock import read_machine_ms
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import PATIENCE_S, asked, facts_of
 from tests.behaviour.switchboard_fixtures import Switchboard
@@ -22,7 +22,7 @@ async def test_a_tree_that_was_made_a_day_ahead_goes_on(open_tree: Opener, board
     """Its time goes on from there, as fast as any; the tree alongside it keeps its own."""
     model = ScriptedModel({"*": [script_call("sleeper")], "main": ["hello"]})
     ahead = open_tree(model, tools=[Sleeper(board)])
-    ahead._config = replace(ahead._config, created_at_ms=machine_ms() + DAY_MS)
+    ahead._config = replace(ahead._config, created_at_ms=read_machine_ms() + DAY_MS)
     async with ahead, asyncio.timeout(PATIENCE_S):
         worker = await ahead.main.spawn("worker", "wait", ttl_s=open_tree.moment_s)
         assert (await worker.result()).status is SessionStatus.EXPIRED
@@ -37,7 +37,7 @@ async def test_a_tree_that_was_made_a_day_ahead_goes_on(open_tree: Opener, board
         async with open_tree(ScriptedModel([script_call("launch"), "done"]), tools=TOOLS) as other:
             other.main.send("go")
             (pending,) = await asked(other)
-            assert pending.request.expires_at_ms < machine_ms() + DAY_MS
+            assert pending.request.expires_at_ms < read_machine_ms() + DAY_MS
             await pending.deny()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree import AgentSpec, ConfigError, ScriptedModel, SessionTree, script_call
 from sessiontree.contracts.facts.session_facts import CallResolved
-from sessiontree.runtime.supervisor.containers import journal_label
+from sessiontree.runtime.supervisor.containers import make_journal_label
 from sessiontree.sandbox.containers.container import remove_containers
 from sessiontree.sandbox.process_tree import process_of
 from tests.behaviour.fact_fixtures import facts_of
@@ -165,7 +165,7 @@ async def test_what_a_killed_runtime_left_is_removed_before_the_next_container(
     open_tree: Opener, engine: StubEngine
 ) -> None:
     """It is found by the journal's label; containers of other journals are left alone."""
-    for name, label in (("left", journal_label(open_tree.state_dir)), ("another", "other")):
+    for name, label in (("left", make_journal_label(open_tree.state_dir)), ("another", "other")):
         words = ["create", "--name", name, "--label", f"sessiontree={label}", "--", IMAGE, "/bin/sh"]
         made = await asyncio.create_subprocess_exec(engine.program, *words)
         assert await made.wait() == 0

@@ -36,8 +36,8 @@ from sessiontree.contracts.facts.session_facts import (
     TurnStarted,
 )
 from sessiontree.contracts.values.messages import AssistantMessage, TextContent, Usage
-from sessiontree.contracts.values.session_ids import SessionIds, session_key
-from sessiontree.journal.claim import journal_dirs
+from sessiontree.contracts.values.session_ids import SessionIds, compute_session_key
+from sessiontree.journal.claim import list_journal_dirs
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
@@ -46,9 +46,9 @@ from sessiontree.runtime.replay import dry_run
 from sessiontree.runtime.replay.session_replay import React
 from sessiontree.runtime.replay.tree_fork import group_around
 from sessiontree.session.decide import react
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 from sessiontree.tree.state.evolve import evolve
-from sessiontree.tree.state.state import initial_tree
+from sessiontree.tree.state.state import make_initial_tree
 from tests.behaviour.fact_fixtures import asked, facts_of, until
 from tests.behaviour.fact_fixtures import records as records_of
 from tests.behaviour.tree_fixtures import Opener
@@ -147,7 +147,7 @@ async def recorded(place: Path, steps: Sequence[Step]) -> tuple[Manifest, list[J
     async with SessionTree(place / "workspace", model=model, tools=LOGGED, approvals="auto", **given) as tree:
         await tree.main.send("go")
         name = tree.tree_id
-    (journal_dir,) = journal_dirs(place / "first")
+    (journal_dir,) = list_journal_dirs(place / "first")
     with Journal.open(journal_dir, read_only=True) as journal:
         (row,) = journal.trees()
         return Manifest(name, row.created_ms, dict(journal.row0(name))), journal.read(name)
@@ -216,7 +216,7 @@ async def check_prefix(place: Path, manifest: Manifest, prefix: list[JournalReco
 def open_calls(manifest: Manifest, prefix: Sequence[JournalRecord]) -> dict[str, tuple[str, str]]:
     """Return the sessions and keys of the calls without a result, by the ids that their tools get."""
     config = read_config(manifest.row0)
-    state = initial_tree()
+    state = make_initial_tree()
     texts: dict[str, list[str]] = {}
     for record in prefix:
         if record.session:
@@ -225,7 +225,7 @@ def open_calls(manifest: Manifest, prefix: Sequence[JournalRecord]) -> dict[str,
             evolve(state, read_fact(record.text))
     found: dict[str, tuple[str, str]] = {}
     for name, own in texts.items():
-        key = session_key(config.nonce, name)
+        key = compute_session_key(config.nonce, name)
         held = replay_session(state.sessions[name].spec, config.limits, own, key)
         found |= {SessionIds(name, key).call(each): (name, each) for each in held.calls}
     return found
@@ -304,12 +304,12 @@ async def test_a_dry_run_writes_nothing_and_says_what_is_known_of_costs(open_tre
 
 def test_the_cost_of_a_question_is_known_where_its_size_and_price_are() -> None:
     """A conversation that no provider has counted has no known size."""
-    state = initial(spec(), Limits())
+    state = make_initial_state(spec(), Limits())
     state.asking, state.turn = True, 2
     price = ModelPrice(input_per_million=1.0, output_per_million=10.0)
-    found = dry_run.question_of(state, price)
+    found = dry_run.build_dry_question(state, price)
     assert (found.most_input_tokens, found.most_output_tokens, found.most_usd) == (None, 8_192, None)
     state.transcript.append(AssistantMessage((TextContent("ok"),), usage=Usage(900, 100)))
-    found = dry_run.question_of(state, price)
+    found = dry_run.build_dry_question(state, price)
     assert (found.most_input_tokens, found.most_usd) == (1_000, (1_000 + 81_920) / 1e6)
-    assert dry_run.question_of(state, None).most_usd is None
+    assert dry_run.build_dry_question(state, None).most_usd is None

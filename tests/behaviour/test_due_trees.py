@@ -16,10 +16,10 @@ from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.facts.tree_facts import CronSlotClaimed
 from sessiontree.models.answers import Answer
 from sessiontree.policy.settings import ToolPolicy
-from sessiontree.runtime.replay.stored_jobs import ScheduledTree, scheduled_trees
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.replay.stored_jobs import ScheduledTree, list_scheduled_trees
+from sessiontree.runtime.timing.clock import read_machine_ms
 from sessiontree.serve.due_trees import RETRY_MS, DueTrees
-from sessiontree.tree.rules.cron import next_ring
+from sessiontree.tree.rules.cron import find_next_ring
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of
 from tests.behaviour.tree_fixtures import Opener
 
@@ -43,7 +43,7 @@ class Owner:
         wall_ms: The server's clock.
     """
 
-    def __init__(self, open_tree: Opener, place: Path, wall_ms: Callable[[], int] = machine_ms) -> None:
+    def __init__(self, open_tree: Opener, place: Path, wall_ms: Callable[[], int] = read_machine_ms) -> None:
         self._opener = open_tree
         self.resumed: list[str] = []
         self.said: list[str] = []
@@ -74,7 +74,7 @@ async def left_with_a_job(open_tree: Opener, **times: Any) -> SessionTree:
 
 def stored(tree: SessionTree) -> ScheduledTree:
     """Return a tree's jobs as its journal holds them."""
-    (found,) = scheduled_trees(tree.state_dir, tree.tree_id)
+    (found,) = list_scheduled_trees(tree.state_dir, tree.tree_id)
     assert isinstance(found, ScheduledTree)
     return found
 
@@ -84,7 +84,7 @@ def stored(tree: SessionTree) -> ScheduledTree:
 async def test_a_tree_at_rest_is_resumed_for_its_job(open_tree: Opener) -> None:
     """The slot runs once, Main answers, the tree rests again; before and after it, nothing is opened."""
     tree = await left_with_a_job(open_tree, at="1s")
-    slot_ms = next_ring(stored(tree).state)
+    slot_ms = find_next_ring(stored(tree).state)
     assert slot_ms is not None
     early = Owner(open_tree, tree.state_dir, lambda: slot_ms - 1)
     await early.look()
@@ -110,7 +110,7 @@ async def test_a_tree_at_rest_is_resumed_for_its_job(open_tree: Opener) -> None:
 async def test_what_cant_be_resumed_is_reported_once(open_tree: Opener) -> None:
     """It is tried again later; the reason is said once, and the slot stays to come."""
     tree = await left_with_a_job(open_tree, every_s=3600)
-    clock = [machine_ms() + FAR_MS]
+    clock = [read_machine_ms() + FAR_MS]
     owner = Owner(open_tree, tree.state_dir, lambda: clock[0])
     owner.fault = ConfigError("its model is not configured")
     for _ in range(3):
@@ -129,7 +129,7 @@ async def test_trees_that_are_open_or_over_are_left_alone(open_tree: Opener) -> 
     """The program that has a tree open runs its jobs; a tree that has ended, or was erased, has none."""
     async with open_tree(FunctionModel(echo), policy=EVERYTHING) as tree:
         await tree.main.call("cron", {"action": "add", "text": "wake up", "every_s": 3600})
-        owner = Owner(open_tree, tree.state_dir, lambda: machine_ms() + FAR_MS)
+        owner = Owner(open_tree, tree.state_dir, lambda: read_machine_ms() + FAR_MS)
         await owner.look()
         await tree.finish("done")
         await owner.look()

@@ -16,11 +16,11 @@ from sessiontree.contracts.facts.tree_facts import SessionEnded, SessionSpawned,
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
-from sessiontree.session.state import initial
+from sessiontree.session.state import make_initial_state
 from sessiontree.tree.report import receipt
-from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.budgets import compute_remaining
 from sessiontree.tree.state.evolve import evolve as evolve_tree
-from sessiontree.tree.state.state import initial_tree
+from sessiontree.tree.state.state import make_initial_tree
 from tests.behaviour import household_fakes as household
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, read_on, records
@@ -35,7 +35,7 @@ async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: 
         await tree.main.send("go")
         await household.finished(tree)
         await tree.finish("over")
-        state = initial_tree()
+        state = make_initial_tree()
         for record in await records(tree, ""):
             evolve_tree(state, read_fact(record.text))
         check_invariants(state)
@@ -48,7 +48,7 @@ async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: 
                 node.spec.depth,
                 node.status,
             )
-            assert (report.usage, report.budget_left) == (node.usage, remaining(state, session))
+            assert (report.usage, report.budget_left) == (node.usage, compute_remaining(state, session))
             assert report.children == tuple(state.children.members(session))
             assert report.pending_approvals == node.pending == 0
             assert (await tree.session(session).result()) == node.result
@@ -67,7 +67,7 @@ async def test_every_sessions_facts_replay_to_its_transcript(open_tree: Opener) 
         (spawned,) = [
             fact for fact in await facts_of(tree, SessionSpawned) if fact.spec.session_id == "main/b1"
         ]
-        state = initial(spawned.spec, created.config.limits)
+        state = make_initial_state(spawned.spec, created.config.limits)
         for record in await records(tree, "main/b1"):
             evolve_session(state, read_fact(record.text))
         assert state.transcript == branch.history()

@@ -13,7 +13,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.reports.events import displayed
+from sessiontree.contracts.reports.events import encode_for_screen
 from sessiontree.contracts.values.jsonable import dump_json
 from tests.behaviour.fact_fixtures import records, results
 from tests.behaviour.tree_fixtures import Opener
@@ -59,7 +59,7 @@ async def test_any_text_is_bounded_kept_and_read_again(open_tree: Opener) -> Non
             text = in_json(TEXTS[str(asked.arguments["which"])])
             assert message.is_error is asked.arguments["fail"]
             assert len(message.text) <= MAX_CHARS
-            assert len(dump_json(displayed(message))) <= 20 * MAX_CHARS
+            assert len(dump_json(encode_for_screen(message))) <= 20 * MAX_CHARS
             if not message.is_error:
                 head, _, _ = message.text.partition("\n… cut: ")
                 assert text.startswith(head)

@@ -17,7 +17,7 @@ from sessiontree import FunctionModel, ModelRequest, PolicyConfig, ToolPolicy, s
 from sessiontree.contracts.facts.session_facts import ProgramAdvanced
 from sessiontree.contracts.facts.tree_facts import SessionSpawned
 from sessiontree.contracts.values.messages import ToolResultMessage
-from sessiontree.sandbox.process_tree import descendants
+from sessiontree.sandbox.process_tree import find_descendants
 from tests.behaviour.effect_fakes import LOG, TOOLS, effects
 from tests.behaviour.fact_fixtures import facts_of, results
 from tests.behaviour.hostile_programs_fixtures import ANY, FAMILIES, FINE
@@ -73,7 +73,7 @@ async def _try_all(open_tree: Opener, cases: list[tuple[str, dict[str, Any]]]) -
     assert {text for _, text in effects(open_tree.workspace)} <= {"../../x", "1", "2", "3"}
     if open_tree.backend == "local":
         async with asyncio.timeout(60):  # those that were killed end soon
-            while any(_name_of(pid) == "monty" for pid in descendants(os.getpid())):  # noqa: ASYNC110 - no event
+            while any(_name_of(pid) == "monty" for pid in find_descendants(os.getpid())):  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.05)
 
 

@@ -16,7 +16,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.channels.safe_text import question_text
+from sessiontree.channels.safe_text import format_question
 from sessiontree.contracts.facts.tree_facts import DenialLifted
 from tests.behaviour.fact_fixtures import asked as waiting
 from tests.behaviour.fact_fixtures import facts_of
@@ -67,7 +67,7 @@ async def test_a_denial_binds_until_it_is_lifted(open_tree: Opener) -> None:
 )
 def test_the_question_says_how_far_an_answer_goes(covers: tuple[str, ...] | None, said: str) -> None:
     """*Always* says what it covers, and no says that it lasts."""
-    assert question_text(shown(covers)) == said
+    assert format_question(shown(covers)) == said
 
 
 async def test_later_leaves_the_request_open() -> None:

@@ -35,7 +35,7 @@ from sessiontree import (
 from sessiontree.contracts.facts.tree_facts import UsageCharged, VisionAnswered
 from sessiontree.contracts.recorded.capabilities import VISION
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.runner.shown_images import image_tokens
+from sessiontree.runtime.runner.shown_images import estimate_image_tokens
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of
 from tests.behaviour.tree_fixtures import BACKENDS, Opener
 from tests.unit.dispatch.image_fixtures import SECRET, saved
@@ -95,7 +95,7 @@ def look_again(request: ModelRequest) -> Answer:
     shown = [block for block in blocks if isinstance(block, ImageContent)]
     notes = sum("was here" in block.text for block in blocks if isinstance(block, TextContent))
     results = [each for each in request.messages if isinstance(each, ToolResultMessage)]
-    seen = f"{sum(map(image_tokens, shown))}/{notes}"
+    seen = f"{sum(map(estimate_image_tokens, shown))}/{notes}"
     if len(results) < LOOKS:
         return script_call("image", images=["a.png"], question=f"{len(results)}. {seen}")
     asked = [str(block.arguments["question"])[3:] for block in blocks if isinstance(block, ToolCall)]

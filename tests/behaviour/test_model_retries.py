@@ -24,7 +24,7 @@ from sessiontree.contracts.facts.session_facts import (
     TurnRetried,
     TurnStarted,
 )
-from sessiontree.journal.record import kind_in
+from sessiontree.journal.record import read_kind
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, records, until
@@ -98,7 +98,7 @@ async def test_time_that_a_provider_asks_for_is_kept(open_tree: Opener) -> None:
             await tree.main.send("go")
         (failed,) = await facts_of(tree, TurnFailed)
         assert failed.retry_at_ms is not None
-        times = {kind_in(each.text): each.at_ms for each in await records(tree, "main")}
+        times = {read_kind(each.text): each.at_ms for each in await records(tree, "main")}
         assert times["turn_failed"] + 1000 <= failed.retry_at_ms <= times["turn_retried"]
     async with open_tree(AsyncFunctionModel(Flaky(1, after_s=3600.0).later)) as tree:
         with pytest.raises(SessionFailed, match="the provider is busy"):

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from sessiontree import AgentSpec, ScriptedModel, script_call
-from sessiontree.browser.found import found_browser
+from sessiontree.browser.found import find_browser
 from sessiontree.contracts.facts.session_facts import CallResolved
 from tests.behaviour.fact_fixtures import facts_of
 from tests.behaviour.tree_fixtures import Opener
@@ -34,7 +34,7 @@ def build(folder: str, *, looks: bool = False) -> list[Any]:
 @pytest.mark.covers("U18", "U20")
 async def test_a_preview_is_there_until_its_session_ends(open_tree: Opener) -> None:
     """A Branch's page ends with the Branch, and Main's with the tree, and it stays as it was."""
-    model = ScriptedModel({"main": build("a", looks=found_browser().is_ready), "main/b1": build("b")})
+    model = ScriptedModel({"main": build("a", looks=find_browser().is_ready), "main/b1": build("b")})
     agents = {"default": AgentSpec(tools=TOOLS)}
     async with (
         httpx.AsyncClient(timeout=60) as client,
@@ -48,7 +48,7 @@ async def test_a_preview_is_there_until_its_session_ends(open_tree: Opener) -> N
         outputs = [json.loads(text) for text in texts]
         urls = [each["preview_url"] for each in outputs if "preview_url" in each]
         assert len(set(urls)) == 2
-        assert (open_tree.workspace / "a.png").is_file() == found_browser().is_ready
+        assert (open_tree.workspace / "a.png").is_file() == find_browser().is_ready
         (open_tree.workspace / "a/index.html").write_text("changed later")
         assert (await client.get(urls[0])).text == PAGE
         await branch.cancel()

@@ -19,10 +19,10 @@ from sessiontree.contracts.facts.session_facts import RunFinished
 from sessiontree.contracts.facts.tree_facts import SessionSpawned
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.programs import interpreter_process
-from sessiontree.programs.found import FoundInterpreter, found_interpreter
+from sessiontree.programs.found import FoundInterpreter, find_interpreter
 from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.runtime.runner import program_runs
-from sessiontree.sandbox.process_tree import descendants
+from sessiontree.sandbox.process_tree import find_descendants
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import PATIENCE_S, asked, facts_of, results, until
 from tests.behaviour.forty_fakes import CHILDREN, FREE, SAID, FortyReply
@@ -51,7 +51,7 @@ def running(code: str) -> FunctionModel:
 
 def interpreters() -> list[int]:
     """Return the processes of interpreters below this one."""
-    return [pid for pid in descendants(os.getpid()) if _name_of(pid) == "monty"]
+    return [pid for pid in find_descendants(os.getpid()) if _name_of(pid) == "monty"]
 
 
 def _name_of(pid: int) -> str:
@@ -81,7 +81,7 @@ async def test_an_interpreter_of_another_version_runs_the_text_again(
 ) -> None:
     """It takes no snapshot of the other one, and gives the same result."""
     monkeypatch.setattr(program_runs, "IDLE_S", 0.0)
-    found = found_interpreter()
+    found = find_interpreter()
     tree = await open_tree(running(WAITING), policy=EVERYTHING, tools=TOOLS).start()
     tree.main.send("go")
     await asked(tree)
@@ -114,7 +114,7 @@ async def test_an_interpreter_that_does_not_start_is_named(
     model = running("1 + 1")
     async with open_tree(model, policy=EVERYTHING) as tree:
         with monkeypatch.context() as patch:
-            patch.setattr(interpreter_process, "found_interpreter", lambda: found)
+            patch.setattr(interpreter_process, "find_interpreter", lambda: found)
             said = json.loads(await tree.main.send("go"))
     assert said["status"] == "error"
     assert wanted in said["error"], said

@@ -33,7 +33,7 @@ from sessiontree.contracts.values.messages import (
     TextContent,
     ToolResultMessage,
     UserMessage,
-    shown,
+    hide_details,
 )
 from sessiontree.models.answers import Answer
 from tests.behaviour.fact_fixtures import results
@@ -151,7 +151,7 @@ def nothing_of_details(view: Callable[[Message], Message]) -> None:
 @pytest.mark.slow
 def test_model_sees_all_but_details() -> None:
     """Over messages of every kind."""
-    nothing_of_details(shown)
+    nothing_of_details(hide_details)
 
 
 @pytest.mark.covers("Z3")

@@ -24,7 +24,7 @@ from sessiontree import (
 )
 from sessiontree.contracts.facts.session_facts import CallIntended, CallParked, CallResolved, Opened
 from sessiontree.contracts.facts.tree_facts import ApprovalDecided, CancelBegun, SessionSpawned, TreeCreated
-from sessiontree.contracts.values.session_ids import SessionIds, session_key
+from sessiontree.contracts.values.session_ids import SessionIds, compute_session_key
 from sessiontree.models.answers import Answer
 from tests.behaviour import household_fakes as household
 from tests.behaviour.effect_fakes import LOG, TOOLS, Append, Look, Words, effects
@@ -367,7 +367,7 @@ async def _intents(tree: Any) -> list[str]:
     found = []
     (created,) = await facts_of(tree, TreeCreated)
     for session in ("main", *household.RESULTS):
-        ids = SessionIds(session, session_key(created.config.nonce, session))
+        ids = SessionIds(session, compute_session_key(created.config.nonce, session))
         intended = [fact.call for fact in await facts_of(tree, CallIntended, session)]
         found += [ids.call(each.key) for each in intended if each.tool != "sessions_spawn"]
     return found

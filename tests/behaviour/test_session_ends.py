@@ -23,7 +23,7 @@ from sessiontree import (
 from sessiontree.contracts.facts.session_facts import CallHeld, Stopping
 from sessiontree.contracts.facts.tree_facts import CancelBegun, SessionAdopted, SessionEnded, SessionSpawned
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.timing.clock import read_machine_ms
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, results, until
 from tests.behaviour.signal_fixtures import Flag
@@ -170,7 +170,7 @@ async def test_a_time_to_live_counts_from_the_first_host(open_tree: Opener, boar
         ScriptedModel({"main": ["done"], "*": [script_call("sleeper")]}), tools=[sleeper]
     ) as tree:
         await tree.main.send("hello")
-        quiet_since = machine_ms()
+        quiet_since = read_machine_ms()
         quiet = asyncio.Event()
         asyncio.get_running_loop().call_later(0.03, quiet.set)
         await quiet.wait()

@@ -18,7 +18,7 @@ from sessiontree import (
     TreeNotFound,
 )
 from sessiontree.api.runtime.shards import COUNT_EVERY_S
-from sessiontree.journal.claim import journal_holding
+from sessiontree.journal.claim import locate_journal
 from tests.behaviour.tree_fixtures import Opener
 
 NUMBERS = (0, -1, 65, True, 1.5, "2", "per_node", None)
@@ -115,7 +115,7 @@ async def test_resume_finds_the_shard_of_a_tree_and_begins_one_if_need_be(open_t
         assert _places(runtime) == [("state", 0), ("3", 1)]
     async with await open_tree.resume(last, model, state_dir=open_tree.state_dir) as alone:
         assert await alone.main.send("go on") == "done"
-        assert journal_holding(open_tree.state_dir, last) == open_tree.state_dir / "journals" / "3"
+        assert locate_journal(open_tree.state_dir, last) == open_tree.state_dir / "journals" / "3"
 
 
 @pytest.mark.own_runtime

@@ -13,7 +13,7 @@ import pytest
 
 from sessiontree import AgentSpec, ScriptedModel, script_call
 from sessiontree.models.answers import Answer
-from sessiontree.sandbox import speech_program
+from sessiontree.sandbox import find_speech_program
 from tests.behaviour.fact_fixtures import results
 from tests.behaviour.tree_fixtures import Opener
 
@@ -64,7 +64,7 @@ asyncio.run(main())
 @pytest.mark.covers("S16")
 def test_a_session_lacks_tts_where_nothing_can_speak(tmp_path: Path) -> None:
     """A session without espeak-ng and speech service does not hold the tool; a service gives it back."""
-    program, bwrap = speech_program(), shutil.which("bwrap")
+    program, bwrap = find_speech_program(), shutil.which("bwrap")
     assert bwrap is not None
     without = [] if program is None else ["--ro-bind", "/dev/null", program]
     (tmp_path / "ground").mkdir()

@@ -31,7 +31,12 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.recorded.capabilities import CAPABILITIES, Capability, capabilities_of, highest_of
+from sessiontree.contracts.recorded.capabilities import (
+    CAPABILITIES,
+    Capability,
+    find_highest,
+    list_capabilities,
+)
 from sessiontree.contracts.recorded.results import json_result
 from sessiontree.contracts.tools.hooks import (
     CalledTool,
@@ -50,7 +55,7 @@ from tests.behaviour.object_graph_oracle import handles, insides, reachable
 from tests.behaviour.tree_fixtures import Opener
 
 SYSTEM, ELEVATED = PermissionTier.SYSTEM, PermissionTier.ELEVATED
-EVERYTHING = capabilities_of(SessionKind.BRANCH)
+EVERYTHING = list_capabilities(SessionKind.BRANCH)
 """What Main and Branches may hold; timed jobs are Main's alone."""
 SETS: tuple[frozenset[str], ...] = (
     frozenset(),
@@ -110,7 +115,7 @@ class Look(Tool[Nothing]):
 def looks(declared: Iterable[str], number: int) -> Tool[Any]:
     """Return a tool with these capabilities, the last of them optional."""
     names = sorted(declared)
-    highest = highest_of(names)
+    highest = find_highest(names)
 
     class Declared(Look):
         name = f"look_{number}"
@@ -263,8 +268,8 @@ async def test_what_a_kind_never_holds_no_declaration_gives(open_tree: Opener, k
     async with tree:
         _, (message,) = await answers(tree, kind)
         found = json.loads(message.text)
-        assert set(found["held"]) == capabilities_of(kind)
-        assert set(found["reached"]) == {"status", *capabilities_of(kind)}
+        assert set(found["held"]) == list_capabilities(kind)
+        assert set(found["reached"]) == {"status", *list_capabilities(kind)}
 
 
 @pytest.mark.covers("A17", "A18")

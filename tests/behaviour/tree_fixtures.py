@@ -56,12 +56,12 @@ class Opener:
 
     def __call__(self, model: ModelLike, **options: Any) -> SessionTree:
         """Return a tree that is not open yet."""
-        given = self._served(options)
+        given = self._ensure_model(options)
         return SessionTree(given.pop("workspace", self.workspace), model=self._sent(model), **given)
 
     async def resume(self, tree_id: str, model: Model, **options: Any) -> SessionTree:
         """Return a tree taken up from the journal, open."""
-        return await SessionTree.resume(tree_id, model=self._sent(model), **self._served(options))
+        return await SessionTree.resume(tree_id, model=self._sent(model), **self._ensure_model(options))
 
     def runtime(self, **options: Any) -> Runtime:
         """Return a runtime over the state directory, for several trees."""
@@ -71,7 +71,7 @@ class Opener:
         """Return an opener of trees with runtimes of their own, over another state directory."""
         return replace(self, state_dir=self.state_dir / name, shared=None)
 
-    def _served(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _ensure_model(self, options: dict[str, Any]) -> dict[str, Any]:
         names = options.keys() & {"tools", "agents", "hooks", "models"}
         sent: dict[str, Any] = {name: self._sent(options[name]) for name in names}
         if self.shared is None or not options.keys().isdisjoint({"runtime", "slots", "state_dir"}):

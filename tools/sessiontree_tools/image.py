@@ -21,13 +21,13 @@ from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import IMAGES, READER, VISION, WEB
 from sessiontree.contracts.recorded.results import ToolResult
-from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, image_mime_type
+from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, detect_image_type
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import in_call_thread
+from sessiontree.contracts.tools.thread_calls import run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
-from sessiontree.contracts.values.untrusted import wrapped
+from sessiontree.contracts.values.untrusted import wrap_untrusted
 
 MAX_IMAGES = 8
 SHOWN_CHARS = 200
@@ -81,13 +81,13 @@ class LookAtImage(Tool[LookAtImageParams]):
         told: list[JsonValue] = []
         shown: list[ImageContent] = []
         for number, source in enumerate(params.images, 1):
-            data = await _data(source, ctx)
+            data = await _load_data(source, ctx)
             facts = await inspector.inspect(data, repr(source[:SHOWN_CHARS]))
             lines.append(f"Image {number}, {source[:SHOWN_CHARS]!r}: {facts.describe()}")
-            told.append(_details(source, facts))
-            shown.append(await asyncio.to_thread(_content, data))
+            told.append(_list_details(source, facts))
+            shown.append(await asyncio.to_thread(_build_content, data))
         if ctx.vision is not None:
-            return await _answered(params.question, shown, lines, told, ctx)
+            return await _build_answer(params.question, shown, lines, told, ctx)
         return ToolResult(
             output="\n".join([*lines, f"Answer from what the images show: {params.question}"]),
             display=f"looked at {len(shown)} image{'s' * (len(shown) != 1)}: {params.question[:SHOWN_CHARS]}",
@@ -98,12 +98,12 @@ class LookAtImage(Tool[LookAtImageParams]):
         )
 
 
-async def _answered(
+async def _build_answer(
     question: str, shown: list[ImageContent], lines: list[str], told: list[JsonValue], ctx: ToolContext
 ) -> ToolResult:
     """Return what the image model says; it has seen images from anywhere, so its words are untrusted."""
     answer = await ctx.require(VISION).ask(question, shown, key=ctx.call_id)
-    said = wrapped(answer.text, kind="image answer", source=answer.model)
+    said = wrap_untrusted(answer.text, kind="image answer", source=answer.model)
     return ToolResult(
         output="\n".join([*lines, said]),
         display=answer.text[:SHOWN_CHARS],
@@ -112,37 +112,37 @@ async def _answered(
     )
 
 
-async def _data(source: str, ctx: ToolContext) -> bytes:
+async def _load_data(source: str, ctx: ToolContext) -> bytes:
     """Return the bytes of a file or of what an address gives."""
     if _ADDRESS.match(source) is None:
         reader = ctx.require(READER)
-        return await in_call_thread(ctx, lambda stop: _file(reader, source))
+        return await run_in_call_thread(ctx, lambda stop: _read_file(reader, source))
     page = await ctx.require(WEB).get(source, accept="image/png,image/jpeg,image/gif,image/webp")
     name = repr(source[:SHOWN_CHARS])
     if not 200 <= page.status < 300:
         raise ExecutionError(f"{name} answered with status {page.status}", page.may_pass)
     if page.truncated:
         raise ImageRefused(name, f"it is longer than the {len(page.body):,} bytes that may be read of it")
-    if image_mime_type(page.body) is None:
+    if detect_image_type(page.body) is None:
         raise ImageRefused(name, NOT_ONE)
     return page.body
 
 
-def _file(reader: Reader, path: str) -> bytes:
+def _read_file(reader: Reader, path: str) -> bytes:
     with reader.open(path) as stream:
         data = stream.read(MAX_SOURCE_BYTES + 1)
     if len(data) > MAX_SOURCE_BYTES:
         raise ImageRefused(repr(path), f"it has more than {MAX_SOURCE_BYTES:,} bytes; make it smaller first")
-    if image_mime_type(data) is None:
+    if detect_image_type(data) is None:
         raise ImageRefused(repr(path), NOT_ONE)
     return data
 
 
-def _content(data: bytes) -> ImageContent:
-    return ImageContent(b64encode(data).decode("ascii"), image_mime_type(data) or "image/png")
+def _build_content(data: bytes) -> ImageContent:
+    return ImageContent(b64encode(data).decode("ascii"), detect_image_type(data) or "image/png")
 
 
-def _details(source: str, facts: ImageFacts) -> JsonValue:
+def _list_details(source: str, facts: ImageFacts) -> JsonValue:
     return {
         "source": source,
         "format": facts.format,

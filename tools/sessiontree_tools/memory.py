@@ -29,7 +29,7 @@ from sessiontree.contracts.values.memory import (
     Selection,
     Source,
 )
-from sessiontree.contracts.values.untrusted import plain_source, wrapped
+from sessiontree.contracts.values.untrusted import clean_source, wrap_untrusted
 
 FRAME_CHARS: Final = 700
 """Room for what is around one text: its line, the marks, a note that it was cut."""
@@ -39,7 +39,7 @@ RESERVE_CHARS: Final = 300
 """Room for what is said before and after all of them."""
 
 
-def records_text(
+def format_records(
     records: Sequence[MemoryRecord], scores: Sequence[float] | None, max_chars: int
 ) -> tuple[str, int]:
     """Return records as text, and how many of them are in it.
@@ -80,14 +80,14 @@ def record_row(record: MemoryRecord, score: float | None = None) -> dict[str, Js
 
 
 def _block(record: MemoryRecord, score: float | None, max_chars: int) -> str:
-    source = plain_source(record.source) if record.source is not None else "no source"
+    source = clean_source(record.source) if record.source is not None else "no source"
     rank = "" if score is None else f", score {score:.2f}"
     head = f"{source} ({record.type}, trust {record.trust}{rank}, id {record.id})"
     text = record.text
     if len(text) > max_chars:
         text = f"{text[:max_chars]}\u2026"
         head += f" [{max_chars:,} of {len(record.text):,} characters]"
-    return f"{head}\n{wrapped(text, kind='memory', source=record.source or 'memory')}"
+    return f"{head}\n{wrap_untrusted(text, kind='memory', source=record.source or 'memory')}"
 
 
 MAX_RESULTS = 50
@@ -142,17 +142,17 @@ class MemorySearch(Tool[MemorySearchParams]):
         except MemoryFailed as error:
             raise ExecutionError(f"memory was not searched: {error}") from error
         return ToolResult(
-            output=_hits_text(hits, ctx.config.max_result_chars),
+            output=_format_hits(hits, ctx.config.max_result_chars),
             display=f"{len(hits)} records for {params.query}",
             details={"query": params.query, "hits": [record_row(hit.record, hit.score) for hit in hits]},
             untrusted=False if all(hit.record.is_trusted for hit in hits) else "marked",
         )
 
 
-def _hits_text(hits: list[MemoryHit], max_chars: int) -> str:
+def _format_hits(hits: list[MemoryHit], max_chars: int) -> str:
     if not hits:
         return "[nothing that was remembered fits; use other or fewer words]"
-    text, count = records_text([hit.record for hit in hits], [hit.score for hit in hits], max_chars)
+    text, count = format_records([hit.record for hit in hits], [hit.score for hit in hits], max_chars)
     return text if count == len(hits) else f"{text}\n\n[{len(hits) - count} more found; ask for fewer]"
 
 
@@ -181,7 +181,7 @@ class MemoryGetParams(BaseModel):
     lines: int | None = Field(default=None, ge=1, le=MAX_LINE, description="How many, with path.")
 
     @model_validator(mode="after")
-    def _names_one(self) -> Self:
+    def _require_one(self) -> Self:
         if (self.id is None) == (self.path is None):
             raise ValueError("give either id or path")
         if self.path is None and (self.first is not None or self.lines is not None):
@@ -211,10 +211,10 @@ class MemoryGet(Tool[MemoryGetParams]):
             ExecutionError: memory can't be read now.
         """
         try:
-            records = await ctx.require(MEMORY).select(_selection(params), limit=MAX_RECORDS)
+            records = await ctx.require(MEMORY).select(_build_selection(params), limit=MAX_RECORDS)
         except MemoryFailed as error:
             raise ExecutionError(f"memory was not read: {error}") from error
-        text, count = records_text(records, None, ctx.config.max_result_chars)
+        text, count = format_records(records, None, ctx.config.max_result_chars)
         if not records:
             text = "[nothing of that is remembered]"
         elif count < len(records) or len(records) == MAX_RECORDS:
@@ -227,7 +227,7 @@ class MemoryGet(Tool[MemoryGetParams]):
         )
 
 
-def _selection(params: MemoryGetParams) -> Selection:
+def _build_selection(params: MemoryGetParams) -> Selection:
     if params.id is not None:
         return Selection(ids=(params.id,))
     first, last = params.first, None
@@ -273,7 +273,7 @@ class MemoryStoreParams(BaseModel):
 
     @field_validator("text")
     @classmethod
-    def _says_something(cls, text: str) -> str:
+    def _refuse_blank(cls, text: str) -> str:
         if not text.strip():
             raise ValueError("the text contains only white space")
         return text
@@ -332,7 +332,7 @@ class MemoryForgetParams(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _names_one(self) -> Self:
+    def _require_one(self) -> Self:
         if bool(self.ids) == (self.path is not None):
             raise ValueError("give either ids or path")
         return self

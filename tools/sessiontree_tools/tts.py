@@ -12,7 +12,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import SPEECH, WRITER
 from sessiontree.contracts.recorded.results import Artifact, ToolResult
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
 from sessiontree_tools.files.text_file import to_utf8
 
@@ -79,7 +79,7 @@ class Speak(Tool[SpeakParams]):
                 ),
             )
 
-        return await in_call_thread(ctx, write)
+        return await run_in_call_thread(ctx, write)
 
 
 def _format_of(path: str) -> AudioFormat:

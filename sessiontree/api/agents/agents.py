@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import Field, model_validator
 
 from sessiontree.api.agents.owned_files import check_owned
-from sessiontree.api.runtime.paths import absolute_path, owner_folders
-from sessiontree.api.runtime.runtime import late
+from sessiontree.api.runtime.paths import list_owner_folders, make_absolute
+from sessiontree.api.runtime.runtime import load_late
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.model_settings import NO_SETTINGS, ModelSettings
 from sessiontree.contracts.settings.settings import StrictSettings
@@ -112,7 +112,7 @@ class AgentSpec(StrictSettings):
         return {**rest, "config": {**config, **members}}
 
 
-def with_own_policies(policy: PolicyConfig, agents: Mapping[str, AgentSpec]) -> PolicyConfig:
+def add_agent_policies(policy: PolicyConfig, agents: Mapping[str, AgentSpec]) -> PolicyConfig:
     """Return a tree's policy with the policies that its agents bring; those only remove further tools.
 
     Raises:
@@ -132,7 +132,7 @@ def with_own_policies(policy: PolicyConfig, agents: Mapping[str, AgentSpec]) -> 
     return policy.model_copy(update={"agents": {**policy.agents, **own}}) if own else policy
 
 
-def with_delegates(agents: Mapping[str, AgentSpec], policy: PolicyConfig) -> dict[str, AgentSpec]:
+def add_delegates(agents: Mapping[str, AgentSpec], policy: PolicyConfig) -> dict[str, AgentSpec]:
     """Return agents that also delegate what their tree's policy says."""
     said = policy.delegates_by_agent
     return {
@@ -156,7 +156,7 @@ def check_not_inside(agents: Mapping[str, AgentSpec], root: Path) -> None:
     """
     for name, spec in agents.items():
         source = Path(spec.source)
-        if not spec.source or any(source.resolve().is_relative_to(each) for each in owner_folders(root)):
+        if not spec.source or any(source.resolve().is_relative_to(each) for each in list_owner_folders(root)):
             continue  # sessions do not reach the owner's folders
         if source.is_relative_to(root):
             raise ConfigError(
@@ -176,12 +176,12 @@ def load_agents(folder: str | Path) -> dict[str, AgentSpec]:
         ConfigError: the folder can't be read, others may write it, or a file is not valid; names each file,
             line and reason.
     """
-    place = absolute_path(folder, "folder")
+    place = make_absolute(folder, "folder")
     if not place.is_dir():
         raise ConfigError(f"agents: {str(place)!r} is not a directory; give the one that holds their files")
     check_owned(place, "agents")
     agents: dict[str, AgentSpec]
-    agents, refused = late("read_agents")(place)
+    agents, refused = load_late("read_agents")(place)
     if refused:
         raise ConfigError(f"agents can't be used: {'; '.join(map(str, refused))}")
     return agents

@@ -10,7 +10,7 @@ from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import SystemAnswer
 from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.policy.settings import PolicyConfig
-from sessiontree.tree.rules.spawn import strictest
+from sessiontree.tree.rules.spawn import choose_strictest
 
 MODES: Final[tuple[ApprovalMode, ...]] = get_args(ApprovalMode)
 """From the widest to the strictest."""
@@ -24,12 +24,12 @@ Outcome: TypeAlias = Literal["runs", "asks", "refused", "approved"]
 _NOT_NAMED: Final = "not named"
 
 
-def mode_of(named: ApprovalMode | None) -> ApprovalMode:
+def choose_mode(named: ApprovalMode | None) -> ApprovalMode:
     """Return a tree's mode; None = nobody names one."""
     return named or DEFAULT_MODE
 
 
-def governed_system(named: ApprovalMode | None) -> SystemAnswer:
+def decide_system_calls(named: ApprovalMode | None) -> SystemAnswer:
     """Return what happens to System calls where nobody says it: a named mode governs them, too.
 
     ``auto`` would approve each of them, so they run without a request.
@@ -37,7 +37,7 @@ def governed_system(named: ApprovalMode | None) -> SystemAnswer:
     return "allow" if named is None or named == "auto" else "ask"
 
 
-def restricted(
+def restrict_agents(
     agents: Mapping[str, AgentSpec], policy: PolicyConfig, group: str, named: ApprovalMode | None
 ) -> dict[str, AgentSpec]:
     """Return agents whose System calls are judged as policy and mode say.
@@ -55,13 +55,13 @@ def restricted(
             said.append(spec.config.system_tier)
         if name in policy.system_tier_by_agent:
             said.append(policy.system_tier_by_agent[name])
-        tier = strictest(*said) if said else governed_system(named)
+        tier = choose_strictest(*said) if said else decide_system_calls(named)
         config = spec.config.model_copy(update={"system_tier": tier})
         found[name] = spec.model_copy(update={"config": config})
     return found
 
 
-def with_own_system_tier(policy: PolicyConfig) -> PolicyConfig:
+def fix_system_answer(policy: PolicyConfig) -> PolicyConfig:
     """Return a policy whose answer to System calls counts as written, whichever mode a program chooses.
 
     It is for a program whose own default is another mode than :data:`DEFAULT_MODE`: no person named it.
@@ -95,7 +95,7 @@ def describe_rights(report: SessionReport) -> str:
     return f"{said}, only its children may use: {', '.join(report.delegates)}" if report.delegates else said
 
 
-def outcome_of(named: ApprovalMode | None, made: Call, *, with_person: bool) -> Outcome:
+def decide_outcome(named: ApprovalMode | None, made: Call, *, with_person: bool) -> Outcome:
     """Return what happens to a call of a tree without rules and settings of its own.
 
     Args:
@@ -103,9 +103,9 @@ def outcome_of(named: ApprovalMode | None, made: Call, *, with_person: bool) -> 
         made: The kind of call.
         with_person: Whether Main has a channel on which a person can be asked.
     """
-    mode = mode_of(named)
+    mode = choose_mode(named)
     is_system = made.startswith("System")
-    if made in {"ReadOnly", "Workspace"} or (is_system and governed_system(named) == "allow"):
+    if made in {"ReadOnly", "Workspace"} or (is_system and decide_system_calls(named) == "allow"):
         return "runs"
     if mode == "auto":
         return "approved"
@@ -116,7 +116,7 @@ def outcome_of(named: ApprovalMode | None, made: Call, *, with_person: bool) -> 
     return "asks" if with_person else "refused"
 
 
-def mode_table() -> str:
+def format_mode_table() -> str:
     """Return the table of modes and calls in Markdown, as the documents show it."""
     said = {"asks": "a person is asked", "refused": "refused", "runs": "runs", "approved": "runs, recorded"}
     rows = [
@@ -125,7 +125,7 @@ def mode_table() -> str:
     ]
     for named in (None, *MODES):
         for with_person in (True, False):
-            cells = [said[outcome_of(named, each, with_person=with_person)] for each in CALLS]
+            cells = [said[decide_outcome(named, each, with_person=with_person)] for each in CALLS]
             name = _NOT_NAMED if named is None else f"`{named}`"
             rows.append(f"| {name} | {'yes' if with_person else 'no'} | " + " | ".join(cells) + " |")
     return "\n".join(rows) + "\n"

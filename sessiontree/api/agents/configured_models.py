@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Self, cast
 from pydantic import Field, model_validator
 
 from sessiontree.api.agents.owned_files import OTHERS_USE, check_outside, read_owned
-from sessiontree.api.runtime.paths import absolute_path
-from sessiontree.api.runtime.runtime import late
+from sessiontree.api.runtime.paths import make_absolute
+from sessiontree.api.runtime.runtime import load_late
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.contracts.settings.settings import StrictSettings
@@ -102,10 +102,10 @@ class ModelEntry(StrictSettings):
         try:
             if self.model.startswith(LOCAL):
                 self._check_local()
-                return cast("Model", late("local_model")(self.model))
+                return cast("Model", load_late("local_model")(self.model))
             return ProviderModel(
                 self.model,
-                key=self._key_name(workspace),
+                key=self._resolve_key(workspace),
                 base_url=self.base_url,
                 context_tokens=self.context_tokens,
                 timeouts=CallTimeouts(**self.timeouts.model_dump()),
@@ -119,10 +119,10 @@ class ModelEntry(StrictSettings):
         for name in self.model_fields_set - {"model"}:
             raise ConfigError(f"{name}: a local model has no such setting; leave it out")
 
-    def _key_name(self, workspace: Path | None) -> str | None:
+    def _resolve_key(self, workspace: Path | None) -> str | None:
         if self.key_file is None:
             return self.key
-        path = absolute_path(self.key_file, "key_file")
+        path = make_absolute(self.key_file, "key_file")
         if not self.key_file.startswith("~") and not Path(self.key_file).is_absolute():
             raise ConfigError(f"key_file {self.key_file!r}: give an absolute path")
         check_outside(path, "key_file", workspace)

@@ -13,8 +13,8 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
-from sessiontree.api.agents.owned_files import fault_of, open_text, reason_of
-from sessiontree.contracts.settings.settings import faults_of
+from sessiontree.api.agents.owned_files import explain_error, find_fault, open_text
+from sessiontree.contracts.settings.settings import describe_faults
 
 MAX_BYTES: Final = 256 * 1024
 _FENCE: Final = "---"
@@ -54,7 +54,7 @@ class FrontMatter:
     body: str
     """The text below the front matter, without blank lines at its ends."""
 
-    def malformed(self, reason: str, member: str = "") -> Malformed:
+    def build_error(self, reason: str, member: str = "") -> Malformed:
         """Return the error about one member; empty = about the whole file."""
         return Malformed(RefusedFile(self.path, reason, self.lines.get(member)))
 
@@ -68,17 +68,17 @@ class FrontMatter:
         if value is None:
             raise Malformed(RefusedFile(self.path, f"{member} is missing; write `{member}: …`", 1))
         if not isinstance(value, str) or not value.strip():
-            raise self.malformed(f"{member} must be text with something in it, not {value!r}", member)
+            raise self.build_error(f"{member} must be text with something in it, not {value!r}", member)
         return " ".join(value.split())
 
     def faults(self, error: ValidationError) -> Malformed:
         """Return the error about the first member of these settings that is not valid."""
         place = [str(part) for part in error.errors(include_url=False)[0]["loc"]]
         member = next((part for part in place if part in self.lines), "")
-        return self.malformed(faults_of(error).replace("config.", ""), member)
+        return self.build_error(describe_faults(error).replace("config.", ""), member)
 
 
-def entries_of(folder: Path) -> tuple[list[Path], list[RefusedFile]]:
+def list_entries(folder: Path) -> tuple[list[Path], list[RefusedFile]]:
     """Return what is in a folder, sorted, or why it can't be listed; a missing folder is empty."""
     try:
         return sorted(folder.iterdir()), []
@@ -88,7 +88,7 @@ def entries_of(folder: Path) -> tuple[list[Path], list[RefusedFile]]:
         return [], [RefusedFile(folder, f"it can't be listed: {error.strerror}")]
 
 
-def front_matter(path: Path) -> FrontMatter:
+def read_front_matter(path: Path) -> FrontMatter:
     """Return the parts of a file.
 
     Raises:
@@ -100,7 +100,7 @@ def front_matter(path: Path) -> FrontMatter:
     end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == _FENCE), None)
     if end is None:
         raise Malformed(RefusedFile(path, "its front matter has no end; close it by a line ---", 1))
-    members, places = parsed_members(path, "\n".join(lines[1:end]), 2)
+    members, places = parse_members(path, "\n".join(lines[1:end]), 2)
     return FrontMatter(path, members, places, "\n".join(lines[end + 1 :]).strip())
 
 
@@ -113,8 +113,8 @@ def read_text(path: Path) -> str:
     try:
         text, status = open_text(path, follow=True, max_bytes=MAX_BYTES)
     except (OSError, ValueError) as error:
-        raise Malformed(RefusedFile(path, f"it can't be read: {reason_of(error)}")) from error
-    fault = fault_of(path, status)
+        raise Malformed(RefusedFile(path, f"it can't be read: {explain_error(error)}")) from error
+    fault = find_fault(path, status)
     if fault:
         raise Malformed(RefusedFile(path, f"it {fault}"))
     if "\0" in text:
@@ -122,7 +122,7 @@ def read_text(path: Path) -> str:
     return text
 
 
-def parsed_members(path: Path, text: str, first: int) -> tuple[dict[str, Any], dict[str, int]]:
+def parse_members(path: Path, text: str, first: int) -> tuple[dict[str, Any], dict[str, int]]:
     """Return the members of YAML text and their lines in the file, where the text begins at line ``first``.
 
     Raises:

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from sessiontree.api.runtime.paths import owner_folders
+from sessiontree.api.runtime.paths import list_owner_folders
 from sessiontree.contracts.errors import ConfigError
 
 MAX_BYTES: Final = 2**20
@@ -30,7 +30,7 @@ def check_outside(path: Path, name: str, workspace: Path | None) -> None:
         return
     roots = (workspace, workspace.resolve())
     spelled = Path(os.path.normpath(path.absolute()))
-    hidden = owner_folders(workspace)
+    hidden = list_owner_folders(workspace)
     for each in (spelled, path.resolve()):
         if not any(each.is_relative_to(root) for root in roots):
             continue
@@ -57,8 +57,8 @@ def read_owned(path: Path, name: str, *, others_may: int = OTHERS_WRITE) -> str:
     try:
         text, status = open_text(path, follow=True)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{place} can't be read: {reason_of(error)}") from None
-    fault = fault_of(path, status, others_may)
+        raise ConfigError(f"{place} can't be read: {explain_error(error)}") from None
+    fault = find_fault(path, status, others_may)
     if fault:
         raise ConfigError(f"{place} {fault}")
     folder = path.resolve().parent.stat().st_mode
@@ -79,13 +79,13 @@ def check_owned(path: Path, name: str) -> None:
     try:
         status = path.stat()
     except OSError as error:
-        raise ConfigError(f"{place} can't be read: {reason_of(error)}") from None
-    fault = fault_of(path, status)
+        raise ConfigError(f"{place} can't be read: {explain_error(error)}") from None
+    fault = find_fault(path, status)
     if fault:
         raise ConfigError(f"{place} {fault}")
 
 
-def fault_of(path: Path, status: os.stat_result, others_may: int = OTHERS_WRITE) -> str:
+def find_fault(path: Path, status: os.stat_result, others_may: int = OTHERS_WRITE) -> str:
     """Return why a file or folder isn't only its owner's, this user's or root's; empty = it is."""
     if status.st_uid not in {0, os.geteuid()}:
         return f"belongs to another user (id {status.st_uid}); use a file of your own"
@@ -150,7 +150,7 @@ def open_text(path: Path, *, follow: bool, max_bytes: int = MAX_BYTES) -> tuple[
     return data.decode("utf-8-sig"), status
 
 
-def reason_of(error: Exception) -> str:
+def explain_error(error: Exception) -> str:
     """Return why a file can't be read, without its content."""
     if isinstance(error, UnicodeDecodeError):
         return f"it is not UTF-8 at byte {error.start}"

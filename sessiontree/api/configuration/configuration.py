@@ -21,13 +21,13 @@ from sessiontree.api.agents.owned_files import check_outside, read_owned
 from sessiontree.api.configuration.workspace_settings import (
     FILE_NAME,
     WorkspaceSettings,
-    found_in,
+    find_offers,
     narrowed,
     read_workspace_settings,
 )
 from sessiontree.api.options.options import GuidanceSource
-from sessiontree.api.runtime.paths import absolute_path, config_folder
-from sessiontree.api.runtime.runtime import late
+from sessiontree.api.runtime.paths import get_config_folder, make_absolute
+from sessiontree.api.runtime.runtime import load_late
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.contracts.settings.given_values import take_settings
@@ -35,12 +35,12 @@ from sessiontree.contracts.settings.settings import (
     Budget,
     Limits,
     StrictSettings,
-    meant,
-    suggestion,
+    suggest_names,
+    suggest_nearest,
 )
 from sessiontree.mcp.settings import McpServer, merge_servers, read_server_file
 from sessiontree.models.port import Model
-from sessiontree.models.providers.provider_model import whole_model_name
+from sessiontree.models.providers.provider_model import complete_model_name
 from sessiontree.policy.settings import PolicyConfig
 
 FILE_VARIABLE: Final = "SESSIONTREE_CONFIG"
@@ -53,12 +53,12 @@ _Name = Annotated[str, Field(min_length=1, max_length=64)]
 _Model = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-def _listed(value: object) -> object:
+def _to_list(value: object) -> object:
     """Return a list of one name; anything else as it is."""
     return (value,) if isinstance(value, str) else value
 
 
-def _not_the_owners(value: object) -> object:
+def _refuse_owner(value: object) -> object:
     if value == "owner":
         raise ValueError(
             "'owner' here would let every checkout speak as you; name the workspace: "
@@ -82,7 +82,7 @@ class Configuration(StrictSettings):
     Members that are None are left to the program.
     """
 
-    model: Annotated[tuple[_Model, ...], BeforeValidator(_listed)] = ()
+    model: Annotated[tuple[_Model, ...], BeforeValidator(_to_list)] = ()
     """The model of sessions whose agent names none: a name in ``models``, or ``provider:model``; of several,
     the next one is asked if one fails. Empty = the program names one."""
     compaction_model: _Model | None = None
@@ -102,7 +102,7 @@ class Configuration(StrictSettings):
     """Budget of a tree."""
     policy: PolicyConfig = PolicyConfig()
     """Which tools sessions may hold."""
-    agents_md: Annotated[Literal["workspace", "none"], BeforeValidator(_not_the_owners)] | None = None
+    agents_md: Annotated[Literal["workspace", "none"], BeforeValidator(_refuse_owner)] | None = None
     """Whether a workspace's AGENTS.md joins prompts, marked as its own; ``none`` = it does not."""
     workspaces: Mapping[str, WorkspaceEntry] = Field(default_factory=dict)
     """Workspaces by their absolute path."""
@@ -147,42 +147,42 @@ class Configuration(StrictSettings):
             ConfigError: a file can't be read, another user could have written it, it is in the workspace, or
                 a member or variable is unknown or wrong; names the file or variable, and the member.
         """
-        root = None if workspace is None else absolute_path(workspace, "workspace")
+        root = None if workspace is None else make_absolute(workspace, "workspace")
         named = os.environ.get(FILE_VARIABLE) or None if path is None else path
-        file = _default_file() if named is None else absolute_path(named, "config")
+        file = _get_default_file() if named is None else make_absolute(named, "config")
         is_there = named is not None or file.exists()
         if named is not None and not file.exists():
             raise ConfigError(f"the configuration {str(file)!r} does not exist; name a file, or leave it out")
         check_outside(file.parent if named is None else file, "the configuration", root)
         if is_there:
             check_outside(file, "the configuration", root)
-        values = _parsed(read_owned(file, "configuration"), file) if is_there else {}
+        values = _parse_toml(read_owned(file, "configuration"), file) if is_there else {}
         _check_file(values, file)
-        found = _with_variables(values)
-        agents = _agents_next_to(file, found.agents)
+        found = _add_variables(values)
+        agents = _load_agents_beside(file, found.agents)
         found = found.model_copy(update={"agents": {**found.agents, **agents}})
         return found._read_from(file, is_there, root)  # noqa: SLF001 - of this class
 
     def _read_from(self, file: Path, is_there: bool, workspace: Path | None) -> Self:
         self._file, self._workspace = file if is_there else None, workspace
         self._origin = file
-        self._skills = _folder_next_to(file, "skills")
-        self._programs = _folder_next_to(file, PROGRAMS)
+        self._skills = _find_folder_beside(file, "skills")
+        self._programs = _find_folder_beside(file, PROGRAMS)
         if workspace is not None:
-            self._entry = self._entry_of(workspace.resolve())
-            self._offers = found_in(workspace)
+            self._entry = self._find_entry(workspace.resolve())
+            self._offers = find_offers(workspace)
             is_read = FILE_NAME in self._offers and self._entry.trusted
             self._theirs = read_workspace_settings(workspace) if is_read else None
         return self
 
-    def _entry_of(self, place: Path) -> WorkspaceEntry:
+    def _find_entry(self, place: Path) -> WorkspaceEntry:
         named = [path for path in self.workspaces if _place_of(path).resolve() == place]
         if len(named) > 1:
             twice = " and ".join(map(repr, named))
             raise ConfigError(f"{self._place('workspaces')}: {twice} are the same directory; keep one")
         return self.workspaces[named[0]] if named else WorkspaceEntry()
 
-    def _guidance(self) -> GuidanceSource | None:
+    def _choose_guidance(self) -> GuidanceSource | None:
         """Return whose text the workspace's AGENTS.md is; None = it joins no prompt."""
         said = self._entry.agents_md or self.agents_md or "workspace"
         if said == "none":
@@ -197,7 +197,7 @@ class Configuration(StrictSettings):
     @property
     def programs_folder(self) -> Path:
         """Where the owner's saved programs are, or would be."""
-        return (self._origin or _default_file()).parent / PROGRAMS
+        return (self._origin or _get_default_file()).parent / PROGRAMS
 
     @property
     def notice(self) -> str:
@@ -205,7 +205,7 @@ class Configuration(StrictSettings):
         if not self._offers:
             return ""
         if self._theirs is None:
-            trust = f'[workspaces."{self._workspace}"] trusted = true in {self._file or _default_file()}'
+            trust = f'[workspaces."{self._workspace}"] trusted = true in {self._file or _get_default_file()}'
             allowed = f"; to let its file narrow rights: {trust}" if FILE_NAME in self._offers else ""
             return f"ignored in the workspace: {', '.join(self._offers)}{allowed}"
         rest = [name for name in self._offers if name != FILE_NAME]
@@ -220,7 +220,7 @@ class Configuration(StrictSettings):
         """
         of_file: dict[str, McpServer] = {}
         if self.mcp_file is not None:
-            file = (self._origin or _default_file()).parent / _place_of(self.mcp_file)
+            file = (self._origin or _get_default_file()).parent / _place_of(self.mcp_file)
             check_outside(file, "mcp_file", self._workspace)
             of_file = read_server_file(read_owned(file, "mcp_file"), f"mcp_file {str(file)!r}")
         return merge_servers(self.mcp, of_file, self._place("mcp"))
@@ -235,9 +235,9 @@ class Configuration(StrictSettings):
         if entry is not None:
             return entry.built(self._place(f"models.{name}"), self._workspace)
         if ":" not in name:
-            near = suggestion(name, self.models)
-            whole = whole_model_name(name)
-            if whole and not meant(name, list(self.models)):
+            near = suggest_names(name, self.models)
+            whole = complete_model_name(name)
+            if whole and not suggest_nearest(name, list(self.models)):
                 near = f"did you mean {whole!r}? write provider:model"
             elif not self.models:
                 near = "write provider:model, such as openai:gpt-5; sessiontree models lists the providers"
@@ -295,19 +295,19 @@ class Configuration(StrictSettings):
         if main != "default" and main not in given:
             known = {"default", *given}
             raise ConfigError(
-                f"{self._place('agents')}: no agent is named {main!r}; {suggestion(main, known)}"
+                f"{self._place('agents')}: no agent is named {main!r}; {suggest_names(main, known)}"
             )
         chosen = self.model if model is None else (model,)
         options: dict[str, Any] = {
-            "agents": self._with_writer(given),
+            "agents": self._add_writer(given),
             "agent": main,
-            "models": self._models_of(given),
-            "limits": _replaced(limits or Limits(), self.limits),
-            "budget": self.budget if budget is None else _replaced(self.budget or Budget(), budget),
+            "models": self._find_models(given),
+            "limits": _replace_members(limits or Limits(), self.limits),
+            "budget": self.budget if budget is None else _replace_members(self.budget or Budget(), budget),
             "policy": self.policy,
         }
-        if self._guidance() != "workspace":
-            options["agents_md"] = self._guidance()
+        if self._choose_guidance() != "workspace":
+            options["agents_md"] = self._choose_guidance()
         if self._skills is not None and agents is None:
             options["skills"] = self._skills
         if self._programs is not None:
@@ -323,7 +323,7 @@ class Configuration(StrictSettings):
             options["approvals"] = approvals or self.approvals
         return options if self._theirs is None else narrowed(options, self._theirs)
 
-    def _with_writer(self, agents: Mapping[str, AgentSpec]) -> dict[str, AgentSpec]:
+    def _add_writer(self, agents: Mapping[str, AgentSpec]) -> dict[str, AgentSpec]:
         """Return agents, with the compaction model where they name none."""
         if self.compaction_model is None:
             return dict(agents)
@@ -335,7 +335,7 @@ class Configuration(StrictSettings):
             for name, spec in {"default": AgentSpec(), **agents}.items()
         }
 
-    def _models_of(self, agents: Mapping[str, AgentSpec]) -> dict[str, ModelLike]:
+    def _find_models(self, agents: Mapping[str, AgentSpec]) -> dict[str, ModelLike]:
         configs = [(f"agent {name!r}: ", spec.config) for name, spec in agents.items()]
         wanted = {config.model: place for place, config in configs}
         wanted |= {config.compaction_model: place for place, config in configs}
@@ -367,37 +367,37 @@ def _check_file(values: Mapping[str, Any], file: Path) -> None:
     take_settings(lambda: Configuration.model_validate(values), f"configuration {str(file)!r}: ")
 
 
-def _with_variables(values: Mapping[str, Any]) -> Configuration:
+def _add_variables(values: Mapping[str, Any]) -> Configuration:
     try:
-        return Configuration.model_validate(_joined(values, late("owner_variables")()))
+        return Configuration.model_validate(_merge_settings(values, load_late("owner_variables")()))
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         name = "__".join(map(str, fault["loc"])).upper()
         raise ConfigError(f"variable {PREFIX}{name}: {fault['msg']}") from None
 
 
-def _joined(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_settings(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested settings in which those of ``over`` replace those of ``under``."""
     found = dict(under)
     for name, value in over.items():
         held = found.get(name)
         if isinstance(held, Mapping) and isinstance(value, Mapping):
-            value = _joined(held, value)
+            value = _merge_settings(held, value)
         found[name] = value
     return found
 
 
-def _replaced(under: Any, over: Any) -> Any:
+def _replace_members(under: Any, over: Any) -> Any:
     """Return settings in which the members that ``over`` sets replace those of ``under``."""
     given = {name: getattr(over, name) for name in over.model_fields_set if getattr(over, name) is not None}
     return under.model_copy(update=given)
 
 
-def _default_file() -> Path:
-    return config_folder() / FILE_NAME
+def _get_default_file() -> Path:
+    return get_config_folder() / FILE_NAME
 
 
-def _agents_next_to(file: Path, named: Mapping[str, AgentSpec]) -> dict[str, AgentSpec]:
+def _load_agents_beside(file: Path, named: Mapping[str, AgentSpec]) -> dict[str, AgentSpec]:
     """Return the agents in Markdown files next to a configuration.
 
     Raises:
@@ -412,12 +412,12 @@ def _agents_next_to(file: Path, named: Mapping[str, AgentSpec]) -> dict[str, Age
     return found
 
 
-def _folder_next_to(file: Path, name: str) -> Path | None:
+def _find_folder_beside(file: Path, name: str) -> Path | None:
     folder = file.parent / name
     return folder if folder.is_dir() else None
 
 
-def _parsed(text: str, file: Path) -> dict[str, Any]:
+def _parse_toml(text: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:

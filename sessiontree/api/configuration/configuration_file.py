@@ -36,12 +36,12 @@ MAX_DEPTH: Final = 32
 """Maximum depth of a patch."""
 
 
-def machine_id() -> str:
+def identify_machine() -> str:
     """Return a name of this machine since its last start."""
     return f"{os.uname().nodename} {BOOT_ID.read_text(encoding='ascii').strip()}"
 
 
-def configuration_file(path: Path, workspace: Path) -> ConfigurationFile:
+def open_configuration(path: Path, workspace: Path) -> ConfigurationFile:
     """Return the file of a tree's owner, on this machine.
 
     Raises:
@@ -49,7 +49,7 @@ def configuration_file(path: Path, workspace: Path) -> ConfigurationFile:
     """
     check_outside(path.parent, "the configuration", workspace)
     check_outside(path, "the configuration", workspace)
-    return ConfigurationFile(path, machine_id())
+    return ConfigurationFile(path, identify_machine())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +74,20 @@ class ConfigurationFile:
         return await asyncio.to_thread(self._patch, base_sha256, patch)
 
     def _read(self) -> StoredConfiguration:
-        data = self._bytes()
-        values = _parsed(data or b"")
-        return StoredConfiguration(data is not None, _hash_of(data), cast("Any", _shown(values)))
+        data = self._read_bytes()
+        values = _parse_toml(data or b"")
+        return StoredConfiguration(data is not None, _hash_of(data), cast("Any", _redact(values)))
 
     def _patch(self, base_sha256: str, patch: Mapping[str, JsonValue]) -> ConfigurationChange:
-        with self._locked():
-            data = self._bytes()
+        with self._lock():
+            data = self._read_bytes()
             present = _hash_of(data)
             if present != base_sha256:
                 raise ValidationError(
                     f"the configuration has changed: its hash is {present} now; get it again, then patch it",
                     "/base_hash",
                 )
-            before = _parsed(data or b"")
+            before = _parse_toml(data or b"")
             after = copy.deepcopy(before)
             _merge(after, patch)
             _check(after)
@@ -96,17 +96,17 @@ class ConfigurationFile:
             )
             if not changed:
                 return ConfigurationChange(present, ())
-            text = _edited((data or b"").decode("utf-8-sig"), patch, after)
+            text = _edit((data or b"").decode("utf-8-sig"), patch, after)
             self._replace(text)
             return ConfigurationChange(_hash_of(text), tuple(changed))
 
-    def _bytes(self) -> bytes | None:
+    def _read_bytes(self) -> bytes | None:
         """Return the file's bytes; None = the file does not exist.
 
         Raises:
             ExecutionError: it can't be read, others could have written it, or it is on another machine.
         """
-        if machine_id() != self.machine:
+        if identify_machine() != self.machine:
             raise ExecutionError("the owner's configuration is on another machine than this session")
         if not self.path.exists():
             return None
@@ -120,7 +120,7 @@ class ConfigurationFile:
         return data
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         """Keep other sessions from changing the file; the lock ends with the process, whatever happens."""
         try:
             folder = self.path.resolve().parent
@@ -147,29 +147,29 @@ def _hash_of(data: bytes | None) -> str:
     return hashlib.sha256(data or b"").hexdigest()
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
+def _parse_toml(data: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ExecutionError(f"the configuration is not TOML: {error}") from None
 
 
-def _shown(value: Any, name: str = "") -> Any:
+def _redact(value: Any, name: str = "") -> Any:
     """Return a value as JSON has it, without what could be a secret."""
     if isinstance(value, Mapping):
         if name in {"env", "headers"}:  # those of an MCP server
             return dict.fromkeys(value, HIDDEN)
-        return {key: _shown(inner, key) for key, inner in value.items()}
+        return {key: _redact(inner, key) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_shown(inner) for inner in value]
+        return [_redact(inner) for inner in value]
     if name == "key_file":
         return HIDDEN
     if name == "base_url" and isinstance(value, str):
-        return _shown_address(value)
+        return _redact_address(value)
     return value if isinstance(value, str | int | float | bool) else str(value)
 
 
-def _shown_address(address: str) -> str:
+def _redact_address(address: str) -> str:
     try:
         parts = urlsplit(address)
         if not (parts.username or parts.password or parts.query or parts.fragment):
@@ -200,11 +200,11 @@ def _check_patch(patch: Any, place: str, depth: int = 0) -> None:
             _check_patch(inner, f"{place}/{number}", depth + 1)
 
 
-def _without_nulls(value: Any) -> Any:
+def _remove_nulls(value: Any) -> Any:
     """Return a value as RFC 7396 adds it: members that are null are left out."""
     if isinstance(value, Mapping):
-        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+        return {name: _remove_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_remove_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
@@ -215,7 +215,7 @@ def _merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
         elif isinstance(value, Mapping) and isinstance(held := target.get(name), MutableMapping):
             _merge(held, value)
         else:
-            target[name] = _without_nulls(value)
+            target[name] = _remove_nulls(value)
 
 
 def _check(values: Mapping[str, Any]) -> None:
@@ -229,7 +229,7 @@ def _check(values: Mapping[str, Any]) -> None:
         ) from None
 
 
-def _edited(text: str, patch: Mapping[str, Any], wanted: Mapping[str, Any]) -> bytes:
+def _edit(text: str, patch: Mapping[str, Any], wanted: Mapping[str, Any]) -> bytes:
     """Return the text of the patched file: the owner's comments stay.
 
     Raises:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from sessiontree.api.agents.owned_files import fault_of, open_text, reason_of, replace_owned
-from sessiontree.api.runtime.paths import config_folder
+from sessiontree.api.agents.owned_files import explain_error, find_fault, open_text, replace_owned
+from sessiontree.api.runtime.paths import get_config_folder
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.mcp.pins import MAX_FILE_BYTES, PinFile, PinnedServer, identity_of
+from sessiontree.mcp.pins import MAX_FILE_BYTES, PinFile, PinnedServer, compute_identity
 from sessiontree.mcp.server_tools import GivenServer, ServerTool, make_tools
 from sessiontree.mcp.settings import McpServer, reach
 from sessiontree.policy.compiled import PolicyWarning
@@ -20,9 +20,9 @@ CHANGED: Final = "changed"
 ACCEPTED: Final = "accepted"
 
 
-def token_folder() -> Path:
+def get_token_folder() -> Path:
     """Return the folder of stored tokens, which may not exist."""
-    return config_folder() / "mcp" / "tokens"
+    return get_config_folder() / "mcp" / "tokens"
 
 
 def read_pin(state_dir: Path, name: str) -> PinnedServer | None:
@@ -37,8 +37,8 @@ def read_pin(state_dir: Path, name: str) -> PinnedServer | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise ConfigError(f"the pin {str(file.path)!r} can't be read: {reason_of(error)}") from None
-    if fault := fault_of(file.path, status):
+        raise ConfigError(f"the pin {str(file.path)!r} can't be read: {explain_error(error)}") from None
+    if fault := find_fault(file.path, status):
         raise ConfigError(f"the pin {str(file.path)!r} {fault}")
     return file.parse(text)
 
@@ -54,17 +54,17 @@ def write_pin(state_dir: Path, name: str, pinned: PinnedServer) -> None:
         file.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_owned(file.path, pinned.model_dump_json().encode())
     except OSError as error:
-        raise ConfigError(f"the pin {str(file.path)!r} can't be written: {reason_of(error)}") from None
+        raise ConfigError(f"the pin {str(file.path)!r} can't be written: {explain_error(error)}") from None
 
 
 def state_of(settings: McpServer, pinned: PinnedServer | None) -> str:
     """Return whether the owner accepted a server as it is configured now."""
     if pinned is None:
         return NOT_ACCEPTED
-    return ACCEPTED if pinned.identity == identity_of(settings) else CHANGED
+    return ACCEPTED if pinned.identity == compute_identity(settings) else CHANGED
 
 
-def server_tools(
+def collect_server_tools(
     servers: Mapping[str, McpServer], state_dir: Path, taken: Collection[str]
 ) -> tuple[tuple[ServerTool, ...], tuple[GivenServer, ...]]:
     """Return the tools of a tree's servers, and how the supervisor reaches these; connects to none.
@@ -96,7 +96,7 @@ def server_tools(
             tool, pin = made
             tools[tool.name] = tool
             of_server[pin.name] = (pin, tool.tier)
-        given.append(GivenServer(reach(name, settings, str(token_folder())), of_server))
+        given.append(GivenServer(reach(name, settings, str(get_token_folder())), of_server))
     return tuple(tools.values()), tuple(given)
 
 

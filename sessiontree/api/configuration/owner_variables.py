@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, Setting
 
 from sessiontree.api.configuration.configuration import FILE_VARIABLE, PREFIX, Configuration
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.settings.settings import nearest_name
+from sessiontree.contracts.settings.settings import find_nearest_name
 
 _FORM: Final = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True)
 
@@ -23,7 +23,7 @@ class Variables(Configuration, BaseSettings):
     """One name: it is not JSON, unlike other lists."""
 
 
-def owner_variables() -> dict[str, Any]:
+def read_owner_variables() -> dict[str, Any]:
     """Return the members that variables set, not validated; an empty variable sets none.
 
     Raises:
@@ -34,7 +34,7 @@ def owner_variables() -> dict[str, Any]:
         first = name.removeprefix(PREFIX).partition("__")[0].lower()
         if not name.startswith(PREFIX) or name == FILE_VARIABLE or first in members:
             continue
-        near = nearest_name(first, members)
+        near = find_nearest_name(first, members)
         if near is not None:
             meant = f"{PREFIX}{near.upper()}"
             raise ConfigError(f"variable {name}: no setting is called that; did you mean {meant}?")

@@ -19,18 +19,18 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Final
 
-from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.tools.plugins import PLUGIN_GROUP, PluginContext, PluginSettings
 from sessiontree.contracts.tools.tool import Tool, check_tool
 from sessiontree.contracts.values.jsonable import to_json_value
 from sessiontree.policy.catalog import CATALOG
-from sessiontree.policy.vocabulary import folded
+from sessiontree.policy.vocabulary import fold_name
 
 OWN_DISTRIBUTION: Final = "sessiontree"
 PATTERN_SIGNS: Final = "*:"
 """Characters that no plugin's id may contain: they have a meaning in lists."""
 _RESERVED: Final = {
-    folded(name): row.name for row in CATALOG if row.is_ready for name in (row.name, *row.aliases)
+    fold_name(name): row.name for row in CATALOG if row.is_ready for name in (row.name, *row.aliases)
 }
 """Names of tools there are; those still to come are free."""
 _AS_IT_IS = PluginSettings()
@@ -49,7 +49,7 @@ class InstalledTool:
     """Location declared by the distribution: ``module:name``."""
 
 
-def installed_tools(
+def load_installed_tools(
     context: PluginContext, settings: Mapping[str, PluginSettings] | None = None
 ) -> tuple[InstalledTool, ...]:
     """Return the tools of every installed distribution, in the order of their entry points' names.
@@ -65,23 +65,23 @@ def installed_tools(
     """
     own: list[_PluginEntry] = []
     plugins: dict[str, _PluginEntry] = {}
-    for each in _plugin_entries():
+    for each in _find_plugin_entries():
         if each.is_own:
             own.append(each)
             continue
-        other = plugins.setdefault(folded(each.name), each)
+        other = plugins.setdefault(fold_name(each.name), each)
         if other is not each:
             both = f"{other.owner} and {each.owner}"
             raise ConfigError(f"two plugins have the id {each.name!r}: {both}; uninstall one of them")
-    said = {folded(name): each for name, each in (settings or {}).items()}
+    said = {fold_name(name): each for name, each in (settings or {}).items()}
     _check_known(settings or {}, plugins)
-    found = [tool for each in own for tool in _tools_of(each, replace(context, plugin_id=""), plugin="")]
+    found = [tool for each in own for tool in _load_tools(each, replace(context, plugin_id=""), plugin="")]
     for name, each in plugins.items():
         settings_of = said.get(name, _AS_IT_IS)
         if settings_of.enabled:
             _check_id(each)
             told = replace(context, plugin_id=each.name, config=_copy_of(settings_of.config))
-            found += _tools_of(each, told, plugin=each.name)
+            found += _load_tools(each, told, plugin=each.name)
     check_claims(found)
     return tuple(found)
 
@@ -101,31 +101,33 @@ class _PluginEntry:
         return self.entry.name
 
 
-def _plugin_entries() -> tuple[_PluginEntry, ...]:
+def _find_plugin_entries() -> tuple[_PluginEntry, ...]:
     """Return the group's current entry points, sorted by name.
 
     The result is cached until ``sys.path`` or one of its directories changes: installing a distribution
     creates a directory there, and uninstalling it removes one.
     """
     if any(hasattr(each, "find_distributions") and each is not PathFinder for each in sys.meta_path):
-        return _entries_in.__wrapped__(())  # a finder of distributions without a modification time
-    return _entries_in(tuple((place, _changed_ns(place)) for place in map(os.path.abspath, sys.path)))
+        return _find_entries.__wrapped__(())  # a finder of distributions without a modification time
+    return _find_entries(tuple((place, _read_mtime_ns(place)) for place in map(os.path.abspath, sys.path)))
 
 
 @lru_cache(maxsize=8)
-def _entries_in(places: tuple[tuple[str, int], ...]) -> tuple[_PluginEntry, ...]:
+def _find_entries(places: tuple[tuple[str, int], ...]) -> tuple[_PluginEntry, ...]:
     """Return the group's entry points; the key is the directories of ``sys.path`` with their times."""
     entries = entry_points(group=PLUGIN_GROUP)
     found = (
         _PluginEntry(
-            each, _owner_of(each), each.dist is not None and folded(each.dist.name) == OWN_DISTRIBUTION
+            each,
+            _identify_owner(each),
+            each.dist is not None and fold_name(each.dist.name) == OWN_DISTRIBUTION,
         )
         for each in entries
     )
     return tuple(sorted(found, key=lambda each: (each.name, each.owner)))
 
 
-def _changed_ns(place: str) -> int:
+def _read_mtime_ns(place: str) -> int:
     try:
         return Path(place).stat().st_mtime_ns
     except OSError:
@@ -146,25 +148,27 @@ def check_claims(installed: Iterable[InstalledTool], given: Iterable[Tool[Any]] 
     for each in installed:
         if not each.plugin:
             continue
-        who = f"{_place(each.distribution, each.plugin)} ({_class_of(each.tool)})"
-        for spelling in _spellings(each.tool):
-            if folded(spelling) in _RESERVED:
+        who = f"{_place(each.distribution, each.plugin)} ({_name_class(each.tool)})"
+        for spelling in _list_spellings(each.tool):
+            if fold_name(spelling) in _RESERVED:
                 raise ConfigError(
                     f"two tools are called {spelling!r}: {who} brings one along, and this package has "
-                    f"{_RESERVED[folded(spelling)]}, whose names are reserved; {_without(each.plugin)}"
+                    f"{_RESERVED[fold_name(spelling)]}, whose names are reserved; "
+                    f"{_explain_removal(each.plugin)}"
                 )
-            other = claimed.setdefault(folded(spelling), who)
+            other = claimed.setdefault(fold_name(spelling), who)
             if other is not who:
                 raise ConfigError(
                     f"two tools are called {spelling!r}: {other} brings one along, and {who}; "
-                    f"{_without(each.plugin)}"
+                    f"{_explain_removal(each.plugin)}"
                 )
     for tool in given:
-        for spelling in _spellings(tool):
-            if folded(spelling) in claimed:
+        for spelling in _list_spellings(tool):
+            if fold_name(spelling) in claimed:
                 raise ConfigError(
-                    f"two tools are called {spelling!r}: {claimed[folded(spelling)]} brings one along, and "
-                    f"the program gives {_class_of(tool)}; rename that, or leave the plugin out"
+                    f"two tools are called {spelling!r}: {claimed[fold_name(spelling)]} brings one "
+                    "along, and "
+                    f"the program gives {_name_class(tool)}; rename that, or leave the plugin out"
                 )
 
 
@@ -179,25 +183,25 @@ def split_hidden(
     """
     kept = tuple(given)
     hosted = [tool for tool in kept if getattr(tool, "declared", None) is not None]
-    names = {folded(tool.name) for tool in hosted}
+    names = {fold_name(tool.name) for tool in hosted}
 
     def is_hidden(tool: Tool[Any]) -> bool:
-        return tool not in hosted and any(folded(each) in names for each in _spellings(tool))
+        return tool not in hosted and any(fold_name(each) in names for each in _list_spellings(tool))
 
     found = tuple(each for each in installed if not is_hidden(each.tool))
     return found, tuple(tool for tool in kept if not is_hidden(tool))
 
 
-def _spellings(tool: Tool[Any]) -> tuple[str, ...]:
+def _list_spellings(tool: Tool[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((tool.name, *tool.aliases)))
 
 
-def _class_of(tool: Tool[Any]) -> str:
+def _name_class(tool: Tool[Any]) -> str:
     return f"{type(tool).__module__}.{type(tool).__qualname__}"
 
 
 def _check_known(settings: Mapping[str, PluginSettings], plugins: Mapping[str, _PluginEntry]) -> None:
-    strangers = [name for name in settings if folded(name) not in plugins]
+    strangers = [name for name in settings if fold_name(name) not in plugins]
     if strangers:
         there = ", ".join(sorted(entry.name for entry in plugins.values())) or "none"
         raise ConfigError(f"plugins: {', '.join(map(repr, strangers))}: not installed; installed: {there}")
@@ -205,13 +209,13 @@ def _check_known(settings: Mapping[str, PluginSettings], plugins: Mapping[str, _
 
 def _check_id(found: _PluginEntry) -> None:
     name = found.name
-    if folded(name) in _RESERVED:
-        why = f"is the name of this package's tool {_RESERVED[folded(name)]}"
-    elif not folded(name) or any(sign in name for sign in PATTERN_SIGNS):
+    if fold_name(name) in _RESERVED:
+        why = f"is the name of this package's tool {_RESERVED[fold_name(name)]}"
+    elif not fold_name(name) or any(sign in name for sign in PATTERN_SIGNS):
         why = f"can't be named in a list: it is empty there, or holds one of {PATTERN_SIGNS}"
     else:
         return
-    raise ConfigError(f"{_place(found.owner, name)}: its id {why}; {_without(name)}")
+    raise ConfigError(f"{_place(found.owner, name)}: its id {why}; {_explain_removal(name)}")
 
 
 def _copy_of(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,21 +223,23 @@ def _copy_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: to_json_value(value) for name, value in config.items()}
 
 
-def _tools_of(found: _PluginEntry, context: PluginContext, *, plugin: str) -> list[InstalledTool]:
+def _load_tools(found: _PluginEntry, context: PluginContext, *, plugin: str) -> list[InstalledTool]:
     entry, distribution = found.entry, found.owner
     place = f"{_place(distribution, entry.name)}, entry point {entry.value!r} in group {PLUGIN_GROUP},"
     try:
-        made = _made(entry.load(), context)
+        made = _make_tools(entry.load(), context)
         for each in made:
             check_tool(each)
         return [InstalledTool(each, plugin, distribution, entry.value) for each in made]
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: loading runs the distribution's own code
-        raise ConfigError(f"{place} can't be used: {words_of(error)}; {_without(entry.name)}") from error
+        raise ConfigError(
+            f"{place} can't be used: {describe_error(error)}; {_explain_removal(entry.name)}"
+        ) from error
 
 
-def _made(loaded: Any, context: PluginContext) -> tuple[Tool[Any], ...]:
+def _make_tools(loaded: Any, context: PluginContext) -> tuple[Tool[Any], ...]:
     """Return the tools of an entry point.
 
     Raises:
@@ -243,7 +249,7 @@ def _made(loaded: Any, context: PluginContext) -> tuple[Tool[Any], ...]:
         return (loaded,)
     if not callable(loaded):
         raise TypeError(f"it leads to {loaded!r}, which is neither a Tool nor a factory of tools")
-    made = _called(loaded, context)
+    made = _call(loaded, context)
     if made is None:
         return ()
     if isinstance(made, Tool):
@@ -260,7 +266,7 @@ def _made(loaded: Any, context: PluginContext) -> tuple[Tool[Any], ...]:
     return tools
 
 
-def _called(factory: Callable[..., Any], context: PluginContext) -> Any:
+def _call(factory: Callable[..., Any], context: PluginContext) -> Any:
     """Call a factory with the context, or without arguments if it takes none."""
     try:
         takes = inspect.signature(factory).parameters.values()
@@ -271,7 +277,7 @@ def _called(factory: Callable[..., Any], context: PluginContext) -> Any:
     return factory(context) if wanted else factory()
 
 
-def _owner_of(entry: EntryPoint) -> str:
+def _identify_owner(entry: EntryPoint) -> str:
     """Return name and version of an entry point's distribution."""
     return "an unknown distribution" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
@@ -280,5 +286,5 @@ def _place(distribution: str, plugin: str) -> str:
     return f"plugin {plugin!r} of {distribution}"
 
 
-def _without(plugin: str) -> str:
+def _explain_removal(plugin: str) -> str:
     return f"leave it out with plugins={{{plugin!r}: {{'enabled': False}}}}, or uninstall it"

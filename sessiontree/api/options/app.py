@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypedDict, cast
 
 from sessiontree.api.agents.agents import AgentSpec
 from sessiontree.api.agents.model_choice import ModelLike
-from sessiontree.api.options.options import PluginsLike, hooks_of, tools_of
+from sessiontree.api.options.options import PluginsLike, check_hooks, check_tools
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.given_values import Instance, Parts, Toggle, check_fields
 from sessiontree.contracts.settings.sandbox_spec import SandboxSpec
@@ -81,8 +81,8 @@ class App:
     def __post_init__(self) -> None:
         """Check tools and hooks, and keep copies: what the program changes later does not reach trees."""
         check_fields(self)
-        object.__setattr__(self, "tools", tools_of(self.tools))
-        object.__setattr__(self, "hooks", hooks_of(self.hooks))
+        object.__setattr__(self, "tools", check_tools(self.tools))
+        object.__setattr__(self, "hooks", check_hooks(self.hooks))
         for name in ("models", "plugins", "mcp"):
             if isinstance(given := getattr(self, name), Mapping):
                 object.__setattr__(self, name, dict(given))

@@ -12,7 +12,7 @@ from typing import Final
 
 from sessiontree.api.options.options import GUIDANCE_FILE, GuidanceSource
 from sessiontree.contracts.errors import ToolError
-from sessiontree.contracts.values.untrusted import marked_lines, wrapped
+from sessiontree.contracts.values.untrusted import quote_lines, wrap_untrusted
 from sessiontree.workspace import WorkspaceReader
 
 MAX_CHARS: Final = 16_000
@@ -32,7 +32,7 @@ _INTRODUCTIONS: Final = {
 }
 
 
-def guidance_of(root: Path, source: GuidanceSource | None, hidden: Path) -> str:
+def build_guidance(root: Path, source: GuidanceSource | None, hidden: Path) -> str:
     """Return the part of system prompts about AGENTS.md; empty if the file is missing or unusable.
 
     Args:
@@ -43,18 +43,18 @@ def guidance_of(root: Path, source: GuidanceSource | None, hidden: Path) -> str:
     """
     if source is None:
         return ""
-    text = _text_below(root, hidden)
+    text = _read_text(root, hidden)
     if not text.strip():
         return ""
     shown = text if len(text) <= MAX_CHARS else _cut(text)
     if source == "workspace":
-        body = wrapped(shown, kind="workspace file", source=GUIDANCE_FILE)
+        body = wrap_untrusted(shown, kind="workspace file", source=GUIDANCE_FILE)
     else:
-        body = marked_lines(shown.strip()) if source == "trusted" else shown.strip()
+        body = quote_lines(shown.strip()) if source == "trusted" else shown.strip()
     return f"{_INTRODUCTIONS[source]}\n{body}"
 
 
-def _text_below(root: Path, hidden: Path) -> str:
+def _read_text(root: Path, hidden: Path) -> str:
     """Return the file's text as far as it may be used; empty if it is missing or refused."""
     reader = WorkspaceReader(root, hidden=(hidden,))
     if all(entry.path != GUIDANCE_FILE for entry in reader.list()):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict, cast
 from pydantic import TypeAdapter
 
 from sessiontree.api.agents.agents import AgentSpec, check_not_inside
-from sessiontree.api.agents.approval_modes import mode_of
+from sessiontree.api.agents.approval_modes import choose_mode
 from sessiontree.api.agents.model_choice import check_prices
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.program_channels import (
@@ -39,7 +39,13 @@ from sessiontree.contracts.settings.given_values import (
     take_settings,
 )
 from sessiontree.contracts.settings.sandbox_spec import SandboxSpec
-from sessiontree.contracts.settings.settings import Budget, Limits, MessagePolicy, meant, suggestion
+from sessiontree.contracts.settings.settings import (
+    Budget,
+    Limits,
+    MessagePolicy,
+    suggest_names,
+    suggest_nearest,
+)
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.hooks import Hook, check_hook, name_of
 from sessiontree.contracts.tools.plugins import PluginContext, PluginSettings
@@ -47,13 +53,13 @@ from sessiontree.contracts.tools.tool import Tool, check_is_tool
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.mcp.server_tools import ServerTool
 from sessiontree.policy.compiled import PolicyWarning
-from sessiontree.policy.rules import rule_slips
+from sessiontree.policy.rules import find_rule_slips
 from sessiontree.policy.settings import PolicyConfig, parse_policy
-from sessiontree.runtime.rights.session_rights import policy_row
+from sessiontree.runtime.rights.session_rights import make_policy_row
 from sessiontree.runtime.runner.approver_function import load_approver
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.timing.clock import read_machine_ms
 from sessiontree.schema.dialect import SchemaWarning
-from sessiontree.tree.state.budgets import endless
+from sessiontree.tree.state.budgets import find_endless
 from sessiontree.version import RULES, VERSION
 
 ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"
@@ -72,12 +78,12 @@ FORMS: dict[str, Literal["json", "toml"]] = {".json": "json", ".toml": "toml"}
 _SETTINGS = TypeAdapter(dict[str, PluginSettings])
 
 
-def new_tree_id() -> str:
+def make_tree_id() -> str:
     """Return a fresh unguessable id."""
     return f"t{secrets.token_hex(8)}"
 
 
-def new_nonce() -> str:
+def make_nonce() -> str:
     """Return 128 fresh random bits, which make a tree's ids its own."""
     return secrets.token_hex(16)
 
@@ -92,7 +98,7 @@ def own_program_name() -> str:
     return script.name if script.name not in {"", "-c", "-m"} else "python"
 
 
-def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
+def build_tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     root: Path,
     table: ToolTable,
     agents: Mapping[str, AgentSpec],
@@ -117,23 +123,23 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     Raises:
         ConfigError: a budget can't be kept, or a number is endless.
     """
-    members = channel_members(channel)
+    members = get_channel_members(channel)
     if budget is not None and budget.cost_usd is not None:
         check_prices(agents.values())
     for numbers in (limits, budget):
-        name = endless(numbers)
+        name = find_endless(numbers)
         if name is not None:
             raise ConfigError(f"{name} is not finite; give a number, or None for no bound")
     return TreeConfig(
         tree_id=tree_id,
-        nonce=new_nonce(),
+        nonce=make_nonce(),
         workspace=str(root),
         package_version=VERSION,
         rules_number=RULES,
-        created_at_ms=machine_ms(),
+        created_at_ms=read_machine_ms(),
         model=model_name,
         limits=limits or Limits(),
-        mode=mode_of(approvals),
+        mode=choose_mode(approvals),
         rules=rules,
         smart_rules=tuple(smart_rules),
         owns_channel=channel is not None,
@@ -141,7 +147,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         system_tier=members.get("system_tier", "allow"),
         messages=messages,
         budget=budget,
-        tools=_tool_rows(table),
+        tools=_build_tool_rows(table),
         agents=tuple(
             AgentRow(
                 name,
@@ -163,11 +169,11 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         dedicated=dedicated,
         child_workspace=child_workspace,
         policy=policy,
-        guards=_guards(hooks),
+        guards=_list_guards(hooks),
     )
 
 
-def _tool_rows(table: ToolTable) -> tuple[ToolRow, ...]:
+def _build_tool_rows(table: ToolTable) -> tuple[ToolRow, ...]:
     return tuple(
         ToolRow(
             entry.name,
@@ -180,7 +186,7 @@ def _tool_rows(table: ToolTable) -> tuple[ToolRow, ...]:
     )
 
 
-def policy_of(given: PolicyLike) -> PolicyConfig:
+def load_policy(given: PolicyLike) -> PolicyConfig:
     """Return an owner's tool policy; a path refers to a JSON or TOML file.
 
     Raises:
@@ -205,7 +211,7 @@ def _read(path: Path, name: str) -> tuple[str, Literal["json", "toml"]]:
         raise ConfigError(f"{name} {str(path)!r} can't be read: {error}") from error
 
 
-def plugins_of(given: PluginsLike) -> dict[str, PluginSettings]:
+def load_plugin_settings(given: PluginsLike) -> dict[str, PluginSettings]:
     """Return an owner's plugin settings by id; a path refers to a JSON or TOML file.
 
     Raises:
@@ -224,7 +230,7 @@ def plugins_of(given: PluginsLike) -> dict[str, PluginSettings]:
     return take_settings(lambda: _SETTINGS.validate_python(members), f"{place} can't be used: ")
 
 
-def plugin_context(
+def build_plugin_context(
     root: Path,
     agents: Iterable[str],
     channel: HumanChannel | None,
@@ -239,21 +245,21 @@ def plugin_context(
         workspace_root=root,
         agent_id=names[0],
         agents=names,
-        channel=_said(channel, "name"),
-        account=_said(channel, "account"),
+        channel=_read_text(channel, "name"),
+        account=_read_text(channel, "account"),
         group=group,
         agent_dir=state_dir / "agents" / names[0],
         tree_id=tree_id,
     )
 
 
-def _said(channel: HumanChannel | None, name: str) -> str:
+def _read_text(channel: HumanChannel | None, name: str) -> str:
     """Return the text of a channel's attribute; empty if it has none."""
     said = getattr(channel, name, "")
     return said if isinstance(said, str) else ""
 
 
-def policy_row_of(
+def build_policy_row(
     policy: PolicyConfig,
     group: str,
     table: ToolTable,
@@ -274,19 +280,19 @@ def policy_row_of(
     """
     models = {name: spec.config.model for name, spec in agents.items()}
     named_tools = {name: spec.named_tools for name, spec in agents.items()}
-    row, slips = policy_row(policy, group, table, models, named_tools)
+    row, slips = make_policy_row(policy, group, table, models, named_tools)
     named = [(f"systemTierByAgent.{name}", name) for name in policy.system_tier_by_agent]
     named += [(f"delegatesByAgent.{name}", name) for name in policy.delegates_by_agent]
     named += [(f"messages.agents: {name}", name) for name in policy.messages.agents or ()]
     unknown = [
-        f"{place}: the tree has no agent of that name{meant(name, agents)}"
+        f"{place}: the tree has no agent of that name{suggest_nearest(name, agents)}"
         for place, name in named
         if name not in agents
     ]
     schemas = {entry.name: entry.compiled.schema for entry in table}
     aliases = {alias: entry.name for entry in table for alias in entry.tool.aliases}
     for place, listed in rules.items():
-        unknown += rule_slips(place, listed, schemas, aliases)
+        unknown += find_rule_slips(place, listed, schemas, aliases)
     if unknown and policy.strict:
         raise ConfigError(f"policy: {unknown[0]}")
     for slip in (*slips, *unknown):
@@ -294,7 +300,7 @@ def policy_row_of(
     return row
 
 
-def tools_of(tools: Iterable[Tool[Any]]) -> tuple[Tool[Any], ...]:
+def check_tools(tools: Iterable[Tool[Any]]) -> tuple[Tool[Any], ...]:
     """Return the tools a program gives.
 
     Raises:
@@ -308,7 +314,7 @@ def tools_of(tools: Iterable[Tool[Any]]) -> tuple[Tool[Any], ...]:
     return given
 
 
-def agents_without_readers(
+def find_readerless_agents(
     table: ToolTable, agents: Mapping[str, AgentSpec], policy: PolicyRow
 ) -> frozenset[str]:
     """Return the names of agents whose sessions hold no tool that reads files, whatever their kind."""
@@ -343,7 +349,9 @@ def check_reach(table: ToolTable, agents: Mapping[str, AgentSpec], own: Collecti
         for name in (*(spec.tools or ()), *spec.delegates, *spec.config.tool_timeouts):
             if name not in names and name not in own:
                 entry = table.get(name)
-                near = suggestion(name, names) if entry is None else f"it is an alias: write {entry.name!r}"
+                near = (
+                    suggest_names(name, names) if entry is None else f"it is an alias: write {entry.name!r}"
+                )
                 raise ConfigError(f"agent {agent!r}: no tool is named {name!r}; {near}")
     delegated = next((spec.delegates for spec in agents.values()), ())
     for entry in table:
@@ -379,7 +387,7 @@ def check_schemas(table: ToolTable, own: Collection[str]) -> ToolTable:
     return table
 
 
-def hooks_of(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
+def check_hooks(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     """Return the hooks of a tree, in the order given.
 
     Raises:
@@ -395,7 +403,7 @@ def hooks_of(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     return given
 
 
-def _guards(hooks: Iterable[Hook]) -> tuple[str, ...]:
+def _list_guards(hooks: Iterable[Hook]) -> tuple[str, ...]:
     return tuple(name_of(each) for each in hooks if each.on_error == "block")
 
 
@@ -408,7 +416,7 @@ def check_given(config: TreeConfig, agents: Mapping[str, AgentSpec], hooks: Iter
     missing = [row.name for row in config.agents if row.name not in agents]
     if missing:
         raise ConfigError(f"tree {config.tree_id} has agents that are not given: {', '.join(missing)}")
-    given = _guards(hooks)
+    given = _list_guards(hooks)
     missing = [name for name in config.guards if name not in given]
     if missing:
         raise ConfigError(
@@ -432,7 +440,7 @@ class ChannelMembers(TypedDict, total=False):
     """Limits on messages of Branches."""
 
 
-def channel_members(channel: HumanChannel | None) -> ChannelMembers:
+def get_channel_members(channel: HumanChannel | None) -> ChannelMembers:
     """Return the attributes of a channel that it has of these.
 
     Raises:
@@ -443,7 +451,7 @@ def channel_members(channel: HumanChannel | None) -> ChannelMembers:
     return cast("ChannelMembers", take_members(given, ChannelMembers, "a channel's "))
 
 
-def message_policies(
+def collect_message_policies(
     policy: PolicyConfig, channel: HumanChannel | None, agents: Mapping[str, AgentSpec]
 ) -> tuple[MessagePolicy, ...]:
     """Return the limits on messages of Branches: the policy's, then the channel's ``message_policy``.
@@ -451,16 +459,17 @@ def message_policies(
     Raises:
         ConfigError: the channel's is not a MessagePolicy, or names an agent that the tree does not have.
     """
-    said = channel_members(channel).get("message_policy") or MessagePolicy()
+    said = get_channel_members(channel).get("message_policy") or MessagePolicy()
     for name in said.agents or ():
         if name not in agents:
             raise ConfigError(
-                f"a channel's message_policy: the tree has no agent of the name {name!r}{meant(name, agents)}"
+                "a channel's message_policy: the tree has no agent of the name "
+                f"{name!r}{suggest_nearest(name, agents)}"
             )
     return tuple(each for each in (policy.messages, said) if each != MessagePolicy())
 
 
-def agents_of(
+def collect_agents(
     agents: Mapping[str, AgentSpec] | None,
     root: Path,
     main: str = "default",
@@ -474,14 +483,14 @@ def agents_of(
     given = {"default": AgentSpec(), **(agents or {})}
     check_not_inside(given, root)
     if main not in given:
-        raise ConfigError(f"agent: no agent is named {main!r}; {suggestion(main, given)}")
+        raise ConfigError(f"agent: no agent is named {main!r}; {suggest_names(main, given)}")
     return {
-        name: spec.model_copy(update={"config": _placed(spec.config, name, sandbox)})
+        name: spec.model_copy(update={"config": _place_agent(spec.config, name, sandbox)})
         for name, spec in {main: given[main], **given}.items()
     }
 
 
-def _placed(config: AgentConfig, name: str, sandbox: SandboxSpec | None) -> AgentConfig:
+def _place_agent(config: AgentConfig, name: str, sandbox: SandboxSpec | None) -> AgentConfig:
     """Return an agent's configuration with its name, and with the place of its commands."""
     place = config.sandbox or sandbox
     if place is None:
@@ -495,7 +504,7 @@ def _placed(config: AgentConfig, name: str, sandbox: SandboxSpec | None) -> Agen
     return config.model_copy(update={"agent_id": name, "sandbox": place, "prompt": prompt})
 
 
-def without_tools(agents: Mapping[str, AgentSpec] | None) -> Mapping[str, AgentSpec] | None:
+def remove_tools(agents: Mapping[str, AgentSpec] | None) -> Mapping[str, AgentSpec] | None:
     """Return agents for a resumed tree, without rights: the journal says which tools and skills each has."""
     if not isinstance(agents, Mapping):
         return agents
@@ -506,7 +515,7 @@ def without_tools(agents: Mapping[str, AgentSpec] | None) -> Mapping[str, AgentS
     }
 
 
-def channel_of(channel: ChannelLike, approver: HumanChannel | None) -> HumanChannel | None:
+def choose_channel(channel: ChannelLike, approver: HumanChannel | None) -> HumanChannel | None:
     """Return the channel on which Main talks to a person.
 
     Raises:
@@ -525,11 +534,11 @@ def channel_of(channel: ChannelLike, approver: HumanChannel | None) -> HumanChan
         raise ConfigError(
             f"channel {channel!r} is not valid: give an object with send and ask, 'queue' or None"
         )
-    channel_members(channel)
+    get_channel_members(channel)
     return channel
 
 
-def main_approver(approver: ApproverLike) -> tuple[tuple[Rule, ...], CallbackChannel | None]:
+def resolve_main_approver(approver: ApproverLike) -> tuple[tuple[Rule, ...], CallbackChannel | None]:
     """Return Main's approver as rules and channel.
 
     Raises:
@@ -562,7 +571,7 @@ def split_approver(
     return rules, None, None
 
 
-def kind_of(kind: SessionKind | str) -> SessionKind:
+def parse_kind(kind: SessionKind | str) -> SessionKind:
     """Return the session kind with a name.
 
     Raises:
@@ -573,5 +582,5 @@ def kind_of(kind: SessionKind | str) -> SessionKind:
     except ValueError:
         spawned = (SessionKind.BRANCH.value, SessionKind.WORKER.value)
         raise ConfigError(
-            f"kind {kind!r} can't be spawned; give 'branch' or 'worker'{meant(kind, spawned)}"
+            f"kind {kind!r} can't be spawned; give 'branch' or 'worker'{suggest_nearest(kind, spawned)}"
         ) from None

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.api.agents.agents import AgentSpec
-from sessiontree.api.agents.front_matter import Malformed, RefusedFile, entries_of, front_matter
-from sessiontree.api.agents.owned_files import check_owned, fault_of
+from sessiontree.api.agents.front_matter import Malformed, RefusedFile, list_entries, read_front_matter
+from sessiontree.api.agents.owned_files import check_owned, find_fault
 from sessiontree.api.options.app import SkillsLike
-from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.settings.settings import suggest_names
 from sessiontree.contracts.tools.skills import FILE, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, PLACE, Skill
 
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -36,13 +36,13 @@ def read_skills(
         hidden: Directories that no session may read.
     """
     found: dict[str, Skill] = {}
-    paths, refused = entries_of(folder)
+    paths, refused = list_entries(folder)
     places = [Path(os.path.realpath(place)) for place in hidden]
     for path in (each / FILE for each in paths):
         if not os.path.lexists(path):
             continue
         try:
-            skill = _skill_of(path)
+            skill = _load_skill(path)
             _check_place(path, Path(skill.folder), workspace, places)
         except Malformed as error:
             refused.append(error.refused)
@@ -51,23 +51,23 @@ def read_skills(
     return found, tuple(refused)
 
 
-def _skill_of(path: Path) -> Skill:
-    file = front_matter(path)
+def _load_skill(path: Path) -> Skill:
+    file = read_front_matter(path)
     name, description = file.text("name"), file.text("description")
     if len(name) > MAX_NAME_CHARS or not _NAME.fullmatch(name):
-        raise file.malformed(
+        raise file.build_error(
             f"name {name!r} may have {MAX_NAME_CHARS} lower-case letters, digits and single hyphens", "name"
         )
     if name != path.parent.name:
-        raise file.malformed(f"name {name!r} differs from its folder {path.parent.name!r}", "name")
+        raise file.build_error(f"name {name!r} differs from its folder {path.parent.name!r}", "name")
     if len(description) > MAX_DESCRIPTION_CHARS or not description.isprintable():
-        raise file.malformed(
+        raise file.build_error(
             f"description has {len(description)} characters; it may have {MAX_DESCRIPTION_CHARS} printable "
             "ones",
             "description",
         )
     if not file.body:
-        raise file.malformed("it has no instructions; write them below the front matter")
+        raise file.build_error("it has no instructions; write them below the front matter")
     return Skill(name, description, os.path.realpath(path.parent))
 
 
@@ -76,7 +76,7 @@ def _check_place(path: Path, folder: Path, workspace: Path | None, hidden: Seque
     file = Path(os.path.realpath(path))
     if file.parent != folder:
         raise Malformed(RefusedFile(path, f"it is a link to {str(file)!r}, outside its folder"))
-    fault = fault_of(folder, folder.stat())
+    fault = find_fault(folder, folder.stat())
     if fault:
         raise Malformed(RefusedFile(path, f"its folder {fault}"))
     for place in (folder, file):
@@ -89,7 +89,7 @@ def _check_place(path: Path, folder: Path, workspace: Path | None, hidden: Seque
             raise Malformed(RefusedFile(path, f"its folder and {str(place)!r}, which is hidden, overlap"))
 
 
-def skills_of(
+def load_skills(
     given: SkillsLike,
     agents: Mapping[str, AgentSpec],
     without_readers: Collection[str],
@@ -115,7 +115,7 @@ def skills_of(
     found: dict[str, Skill] = {}
     refused: dict[str, RefusedFile] = {}
     for each in folders:
-        folder = absolute_path(each, "skills")
+        folder = make_absolute(each, "skills")
         if not folder.is_dir():
             raise ConfigError(f"skills: {str(folder)!r} is not a directory; give one with folders of skills")
         check_owned(folder, "skills")
@@ -152,7 +152,9 @@ def _check_named(
             )
         for name in spec.skills:
             if name not in found and name not in refused:
-                raise ConfigError(f"agent {agent!r}: no skill is named {name!r}; {suggestion(name, found)}")
+                raise ConfigError(
+                    f"agent {agent!r}: no skill is named {name!r}; {suggest_names(name, found)}"
+                )
             if name not in main:
                 warnings.warn(
                     SkillWarning(

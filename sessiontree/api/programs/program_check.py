@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sessiontree.api.agents.agents import AgentSpec, with_own_policies
-from sessiontree.api.agents.approval_modes import Call, Outcome, outcome_of, restricted
+from sessiontree.api.agents.agents import AgentSpec, add_agent_policies
+from sessiontree.api.agents.approval_modes import Call, Outcome, decide_outcome, restrict_agents
 from sessiontree.api.configuration.configuration import Configuration
-from sessiontree.api.configuration.plugins import installed_tools
-from sessiontree.api.options.options import plugin_context, plugins_of
-from sessiontree.api.programs.program_files import programs_of
-from sessiontree.api.runtime.paths import default_state_dir
+from sessiontree.api.configuration.plugins import load_installed_tools
+from sessiontree.api.options.options import build_plugin_context, load_plugin_settings
+from sessiontree.api.programs.program_files import load_programs
+from sessiontree.api.runtime.paths import get_default_state_dir
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.contracts.recorded.programs import STARTS_CHILDREN
-from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.settings.settings import suggest_names
 from sessiontree.contracts.tools.program_tool import SavedProgram, SavedText
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.policy.compiled import CompiledPolicy, compiled
+from sessiontree.policy.compiled import CompiledPolicy, compile_policy
 from sessiontree.policy.steps import Standing
 from sessiontree.programs.interpreter_process import InterpreterEndedError, InterpreterProcess
 from sessiontree.programs.orders import order_opening
-from sessiontree.programs.signatures import face_of
-from sessiontree.runtime.rights.session_rights import tool_standing
+from sessiontree.programs.signatures import build_face
+from sessiontree.runtime.rights.session_rights import make_tool_standing
 
 NOTHING_ELSE: Final = "\n\nNone\n"
 """What follows a text that is checked and not run: its top level only declares."""
@@ -93,17 +93,17 @@ async def check_program(
     options = configured.tree_options(agent=agent, approvals=approvals)
     agents: dict[str, AgentSpec] = {"default": AgentSpec(), **options["agents"]}
     mode: ApprovalMode | None = options.get("approvals")
-    owners = with_own_policies(options["policy"], agents)
-    spec = restricted(agents, owners, "", mode)[agent]
-    table = _table_of(saved, options.get("programs"), agents, root)
+    owners = add_agent_policies(options["policy"], agents)
+    spec = restrict_agents(agents, owners, "", mode)[agent]
+    table = _build_table(saved, options.get("programs"), agents, root)
     named = frozenset(spec.tools or ())
     model = str(spec.config.model)
-    standing = tool_standing(kind, agent, model, "", named=named)
-    judge = compiled(table.rows, owners.model_copy(update={"strict": False}))
-    held = table.held_by(kind, judge.decide(standing).kept)
+    standing = make_tool_standing(kind, agent, model, "", named=named)
+    judge = compile_policy(table.rows, owners.model_copy(update={"strict": False}))
+    held = table.select_held(kind, judge.decide(standing).kept)
     if spec.tools is not None:
         held &= named
-    needed = tuple(_needed(name, table, held, judge, standing, mode) for name in saved.tools)
+    needed = tuple(_check_need(name, table, held, judge, standing, mode) for name in saved.tools)
     schemas = {
         entry.name: entry.compiled.schema
         for entry in table
@@ -111,21 +111,21 @@ async def check_program(
     }
     offer = "" if saved.name in held else str(judge.explain(saved.name, standing))
     unknown = tuple(name for name in saved.agents if name not in agents)
-    return ProgramFit(agent, kind, needed, unknown, await _faults_in(saved, schemas), offer)
+    return ProgramFit(agent, kind, needed, unknown, await _find_faults(saved, schemas), offer)
 
 
-def _table_of(
+def _build_table(
     saved: SavedText, folder: Path | None, agents: Mapping[str, AgentSpec], root: Path
 ) -> ToolTable:
     """Return all tools of a tree of this owner, with the program that is checked."""
-    context = plugin_context(root, list(agents), None, "", default_state_dir(root))
-    found = installed_tools(context, plugins_of(None))
-    others = [each for each in programs_of(folder, root) if each.name != saved.name] if folder else []
+    context = build_plugin_context(root, list(agents), None, "", get_default_state_dir(root))
+    found = load_installed_tools(context, load_plugin_settings(None))
+    others = [each for each in load_programs(folder, root) if each.name != saved.name] if folder else []
     brought = {each.tool.name: each.plugin for each in found if each.plugin}
     return ToolTable((*(each.tool for each in found), *others, SavedProgram(saved)), brought)
 
 
-def _needed(
+def _check_need(
     name: str,
     table: ToolTable,
     held: frozenset[str],
@@ -136,13 +136,13 @@ def _needed(
     entry = table.get(name)
     if entry is None or entry.name != name:
         known = [each.name for each in table]
-        return NeededTool(name, "", None, f"no tool is named {name!r}; {suggestion(name, known)}")
+        return NeededTool(name, "", None, f"no tool is named {name!r}; {suggest_names(name, known)}")
     tier = entry.row.tier
     if name not in held:
         found = judge.explain(name, standing)
         agents_list = f"the tools of agent {standing.agent!r}, or the kind {standing.kind}, leave it out"
         return NeededTool(name, tier.label, None, str(found) if found.removal is not None else agents_list)
-    return NeededTool(name, tier.label, outcome_of(mode, _CALLS[tier], with_person=True), "")
+    return NeededTool(name, tier.label, decide_outcome(mode, _CALLS[tier], with_person=True), "")
 
 
 _CALLS: Final[Mapping[PermissionTier, Call]] = {
@@ -153,9 +153,9 @@ _CALLS: Final[Mapping[PermissionTier, Call]] = {
 }
 
 
-async def _faults_in(saved: SavedText, schemas: Mapping[str, Any]) -> str:
+async def _find_faults(saved: SavedText, schemas: Mapping[str, Any]) -> str:
     """Return what the type checker finds with the functions of these tools, and of no others."""
-    face = face_of(schemas, STARTS_CHILDREN)
+    face = build_face(schemas, STARTS_CHILDREN)
     process = InterpreterProcess()
     try:
         await process.start()

@@ -18,14 +18,14 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, ValidationError
 
-from sessiontree.api.agents.front_matter import Malformed, RefusedFile, entries_of, parsed_members, read_text
+from sessiontree.api.agents.front_matter import Malformed, RefusedFile, list_entries, parse_members, read_text
 from sessiontree.api.agents.owned_files import check_outside, check_owned
 from sessiontree.api.options.app import ProgramsLike
-from sessiontree.api.programs.program_signature import UnfitProgram, parameters_of, parsed_program
-from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.programs.program_signature import UnfitProgram, build_parameters_schema, parse_program
+from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.programs import SAVED_NAME
-from sessiontree.contracts.settings.settings import Budget, StrictSettings, faults_of
+from sessiontree.contracts.settings.settings import Budget, StrictSettings, describe_faults
 from sessiontree.contracts.tools.program_tool import SavedProgram, SavedText
 
 SUFFIX: Final = ".py"
@@ -70,13 +70,13 @@ def read_programs(
         workspace: Root of the tree's workspace; what is in it is not the owner's.
     """
     found: dict[str, SavedText] = {}
-    paths, refused = entries_of(folder)
+    paths, refused = list_entries(folder)
     for path in paths:
         if path.suffix != SUFFIX or path.name.startswith((".", "_")):
             continue
         try:
             _check_place(path, workspace)
-            saved = program_in(path)
+            saved = load_program(path)
         except Malformed as error:
             refused.append(error.refused)
         else:
@@ -91,16 +91,16 @@ def _check_place(path: Path, workspace: Path | None) -> None:
         raise Malformed(RefusedFile(path, str(error))) from None
 
 
-def program_in(path: Path) -> SavedText:
+def load_program(path: Path) -> SavedText:
     """Return the saved program of a file.
 
     Raises:
         Malformed: it can't be read, others may write it, or it is not valid; names the line.
     """
-    return program_of(path, read_text(path))
+    return parse_saved_text(path, read_text(path))
 
 
-def program_of(path: Path, text: str) -> SavedText:
+def parse_saved_text(path: Path, text: str) -> SavedText:
     """Return the saved program that a text would be as the content of a file.
 
     Raises:
@@ -115,11 +115,11 @@ def program_of(path: Path, text: str) -> SavedText:
         reason = f"it has {len(text):,} characters, {MAX_CODE_CHARS:,} are the most"
         raise Malformed(RefusedFile(path, reason))
     try:
-        module = parsed_program(text)
-        parameters = parameters_of(module)
+        module = parse_program(text)
+        parameters = build_parameters_schema(module)
     except UnfitProgram as error:
         raise Malformed(RefusedFile(path, error.reason, error.line)) from None
-    said = _docstring_of(path, module)
+    said = _parse_docstring(path, module)
     needs = _needs_in(path, said)
     return SavedText(
         name,
@@ -134,7 +134,7 @@ def program_of(path: Path, text: str) -> SavedText:
     )
 
 
-def _docstring_of(path: Path, module: ast.Module) -> _Docstring:
+def _parse_docstring(path: Path, module: ast.Module) -> _Docstring:
     written = ast.get_docstring(module, clean=False)
     if written is None:
         raise Malformed(RefusedFile(path, "it has no docstring; describe it at the top of the file", 1))
@@ -162,7 +162,7 @@ def _docstring_of(path: Path, module: ast.Module) -> _Docstring:
 def _needs_in(path: Path, said: _Docstring) -> _Needs:
     if not said.front_matter.strip():
         return _Needs()
-    members, lines = parsed_members(path, said.front_matter, said.line)
+    members, lines = parse_members(path, said.front_matter, said.line)
     given: dict[str, Any] = dict(members)
     for name in ("tools", "agents"):
         if isinstance(given.get(name), str):
@@ -172,10 +172,10 @@ def _needs_in(path: Path, said: _Docstring) -> _Needs:
     except ValidationError as error:
         place = [str(part) for part in error.errors(include_url=False)[0]["loc"]]
         line = next((lines[part] for part in place if part in lines), said.line)
-        raise Malformed(RefusedFile(path, faults_of(error), line)) from None
+        raise Malformed(RefusedFile(path, describe_faults(error), line)) from None
 
 
-def programs_of(given: ProgramsLike, root: Path) -> tuple[SavedProgram, ...]:
+def load_programs(given: ProgramsLike, root: Path) -> tuple[SavedProgram, ...]:
     """Return the saved programs of a tree as tools, sorted by name; warn of those that can't be used.
 
     Args:
@@ -189,7 +189,7 @@ def programs_of(given: ProgramsLike, root: Path) -> tuple[SavedProgram, ...]:
         raise ConfigError(f"programs: give the folder that holds them, or a list of folders, not {given!r}")
     found: dict[str, SavedText] = {}
     for each in [given] if isinstance(given, str | Path) else given or ():
-        folder = absolute_path(each, "programs")
+        folder = make_absolute(each, "programs")
         if not folder.is_dir():
             raise ConfigError(f"programs: {str(folder)!r} is not a directory; give one with files *.py")
         check_owned(folder, "programs")

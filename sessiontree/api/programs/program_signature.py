@@ -44,7 +44,7 @@ class UnfitProgram(Exception):
         """Where, from 1; None = the text as a whole."""
 
 
-def parsed_program(text: str) -> ast.Module:
+def parse_program(text: str) -> ast.Module:
     """Return the syntax tree of a saved program.
 
     Raises:
@@ -64,13 +64,13 @@ def parsed_program(text: str) -> ast.Module:
                 f"there, and the rest in {MAIN}",
                 each.lineno,
             )
-        for name in _names_of(each):
+        for name in _find_bound_names(each):
             if name == SAVED_INPUTS:
                 raise UnfitProgram(f"{SAVED_INPUTS} holds its arguments; use another name", each.lineno)
     return module
 
 
-def _names_of(node: ast.stmt) -> Iterator[str]:
+def _find_bound_names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement binds, as far as they can be the variable of the arguments."""
     name = getattr(node, "name", None)
     if isinstance(name, str):
@@ -80,7 +80,7 @@ def _names_of(node: ast.stmt) -> Iterator[str]:
             yield each.id
 
 
-def parameters_of(module: ast.Module) -> dict[str, JsonValue]:
+def build_parameters_schema(module: ast.Module) -> dict[str, JsonValue]:
     """Return the JSON Schema of the parameters of a program's ``main``.
 
     Raises:
@@ -99,7 +99,7 @@ def parameters_of(module: ast.Module) -> dict[str, JsonValue]:
         raise UnfitProgram(f"{MAIN} takes parameters by name: no *, ** or / among them", main.lineno)
     plain = [None] * (len(given.args) - len(given.defaults)) + list(given.defaults)
     both = [*zip(given.args, plain, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-    properties: dict[str, JsonValue] = {each.arg: _property_of(each, default) for each, default in both}
+    properties: dict[str, JsonValue] = {each.arg: _build_property(each, default) for each, default in both}
     required: list[JsonValue] = [each.arg for each, default in both if default is None]
     return {
         "type": "object",
@@ -109,12 +109,12 @@ def parameters_of(module: ast.Module) -> dict[str, JsonValue]:
     }
 
 
-def _property_of(parameter: ast.arg, default: ast.expr | None) -> dict[str, Any]:
+def _build_property(parameter: ast.arg, default: ast.expr | None) -> dict[str, Any]:
     if parameter.annotation is None:
         raise UnfitProgram(
             f"parameter {parameter.arg} has no type; write `{parameter.arg}: str`", parameter.lineno
         )
-    schema = _schema_of(parameter.annotation)
+    schema = _convert_hint(parameter.annotation)
     if default is None:
         return schema
     try:
@@ -134,23 +134,23 @@ def _is_json(value: object) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
 
 
-def _schema_of(hint: ast.expr) -> dict[str, Any]:
+def _convert_hint(hint: ast.expr) -> dict[str, Any]:
     """Return the JSON Schema of an annotation."""
     match hint:
         case ast.Constant(value=None):
             return dict(_PLAIN["None"])
         case ast.Constant(value=str(written)):
-            return _schema_of(_written_hint(written, hint))
+            return _convert_hint(_parse_hint(written, hint))
         case ast.Name(id=name) | ast.Attribute(attr=name) if name in _PLAIN:
             return dict(_PLAIN[name])
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _joined([_schema_of(left), _schema_of(right)])
+            return _join_schemas([_convert_hint(left), _convert_hint(right)])
         case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner) if name in _OF:
             return _OF[name](inner)
     raise UnfitProgram(f"type {ast.unparse(hint)!r} is not one of {_HINT}", hint.lineno)
 
 
-def _written_hint(written: str, hint: ast.expr) -> ast.expr:
+def _parse_hint(written: str, hint: ast.expr) -> ast.expr:
     try:
         found = ast.parse(written, mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -161,7 +161,7 @@ def _written_hint(written: str, hint: ast.expr) -> ast.expr:
     return found
 
 
-def _joined(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+def _join_schemas(schemas: list[dict[str, Any]]) -> dict[str, Any]:
     kinds: list[dict[str, Any]] = []
     for each in schemas:
         kinds += each["anyOf"] if set(each) == {"anyOf"} else [each]
@@ -169,17 +169,17 @@ def _joined(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _list_of(inner: ast.expr) -> dict[str, Any]:
-    return {"type": "array", "items": _schema_of(inner)}
+    return {"type": "array", "items": _convert_hint(inner)}
 
 
-def _dict_of(inner: ast.expr) -> dict[str, Any]:
+def _convert_dict(inner: ast.expr) -> dict[str, Any]:
     match inner:
         case ast.Tuple(elts=[ast.Name(id="str"), value]):
-            return {"type": "object", "additionalProperties": _schema_of(value)}
+            return {"type": "object", "additionalProperties": _convert_hint(value)}
     raise UnfitProgram("a dict of JSON has text as keys; write dict[str, …]", inner.lineno)
 
 
-def _literal_of(inner: ast.expr) -> dict[str, Any]:
+def _convert_literal(inner: ast.expr) -> dict[str, Any]:
     each = inner.elts if isinstance(inner, ast.Tuple) else [inner]
     try:
         values = [ast.literal_eval(value) for value in each]
@@ -190,18 +190,20 @@ def _literal_of(inner: ast.expr) -> dict[str, Any]:
     return {"enum": values}
 
 
-def _optional_of(inner: ast.expr) -> dict[str, Any]:
-    return _joined([_schema_of(inner), dict(_PLAIN["None"])])
+def _convert_optional(inner: ast.expr) -> dict[str, Any]:
+    return _join_schemas([_convert_hint(inner), dict(_PLAIN["None"])])
 
 
-def _union_of(inner: ast.expr) -> dict[str, Any]:
-    return _joined([_schema_of(each) for each in (inner.elts if isinstance(inner, ast.Tuple) else [inner])])
+def _convert_union(inner: ast.expr) -> dict[str, Any]:
+    return _join_schemas(
+        [_convert_hint(each) for each in (inner.elts if isinstance(inner, ast.Tuple) else [inner])]
+    )
 
 
 _OF: Final[Mapping[str, Callable[[ast.expr], dict[str, Any]]]] = {
     "list": _list_of,
-    "dict": _dict_of,
-    "Literal": _literal_of,
-    "Optional": _optional_of,
-    "Union": _union_of,
+    "dict": _convert_dict,
+    "Literal": _convert_literal,
+    "Optional": _convert_optional,
+    "Union": _convert_union,
 }

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from sessiontree.api.programs.program_files import SUFFIX, program_of
+from sessiontree.api.programs.program_files import SUFFIX, parse_saved_text
 from sessiontree.api.programs.program_signature import MAIN, UnfitProgram
 from sessiontree.contracts.recorded.programs import ProgramSource
 from sessiontree.contracts.tools.program_tool import MAIN_CALL
@@ -16,7 +16,9 @@ from sessiontree.contracts.values.jsonable import JsonValue
 _INDENT = "    "
 
 
-def text_to_save(code: str, inputs: Mapping[str, JsonValue], tools: Sequence[str], description: str) -> str:
+def build_saved_text(
+    code: str, inputs: Mapping[str, JsonValue], tools: Sequence[str], description: str
+) -> str:
     """Return the text of a saved program that does what a program of a run did.
 
     Args:
@@ -36,17 +38,17 @@ def text_to_save(code: str, inputs: Mapping[str, JsonValue], tools: Sequence[str
         raise UnfitProgram("it uses `global`, which means something else in a function")
     parameters = ", ".join(f"{name}: {_hint_of(value)}" for name, value in inputs.items())
     lines = ["import asyncio", "from typing import Any", "", "", f"async def {MAIN}({parameters}) -> Any:"]
-    lines += _body_lines(code, module)
-    return f"{_docstring(description, tools)}\n\n" + "\n".join(lines).rstrip() + "\n"
+    lines += _indent_body(code, module)
+    return f"{_build_docstring(description, tools)}\n\n" + "\n".join(lines).rstrip() + "\n"
 
 
-def _docstring(description: str, tools: Sequence[str]) -> str:
+def _build_docstring(description: str, tools: Sequence[str]) -> str:
     said = description.replace("\\", "\\\\").replace('"', "'")
     needs = f"\n\n---\ntools: {json.dumps(list(tools))}\n---\n" if tools else ""
     return f'"""{said}{needs}"""'
 
 
-def _body_lines(code: str, module: ast.Module) -> Iterator[str]:
+def _indent_body(code: str, module: ast.Module) -> Iterator[str]:
     """Yield the text as the body of a function: indented, except inside texts of several lines."""
     inside = {
         line
@@ -77,7 +79,7 @@ def _hint_of(value: JsonValue) -> str:
     return "dict[str, Any]" if isinstance(value, dict) else "Any"
 
 
-def file_text(
+def build_file_text(
     name: str,
     arguments: Mapping[str, JsonValue],
     source: ProgramSource | None,
@@ -102,6 +104,6 @@ def file_text(
     else:
         inputs = arguments.get("inputs")
         given = inputs if isinstance(inputs, dict) else {}
-        text = text_to_save(str(arguments.get("code", "")), given, tools, description)
-    program_of(Path(f"{name}{SUFFIX}"), text)
+        text = build_saved_text(str(arguments.get("code", "")), given, tools, description)
+    parse_saved_text(Path(f"{name}{SUFFIX}"), text)
     return text

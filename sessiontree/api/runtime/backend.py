@@ -36,7 +36,7 @@ class Backend(Protocol):
         """
         ...
 
-    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+    def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future, which holds less than a call of the supervisor that waits.
 
         Errors are those of :meth:`SupervisorApi.result`. A future that is cancelled is awaited no more.
@@ -47,7 +47,7 @@ class Backend(Protocol):
         """Whether a tree is open in this runtime."""
         ...
 
-    async def config_of(self, tree_id: str) -> TreeConfig:
+    async def read_config(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration."""
         ...
 
@@ -77,7 +77,7 @@ READ_WAIT_S = 20.0
 """Seconds that a reader waits for the first fact before it asks again."""
 
 
-async def facts_after(supervisor: SupervisorApi, tree_id: str, after: int) -> AsyncGenerator[JournalRecord]:
+async def follow_facts(supervisor: SupervisorApi, tree_id: str, after: int) -> AsyncGenerator[JournalRecord]:
     """Yield facts after a number in order, then wait for more; ends when Main has ended."""
     over = await supervisor.is_over(tree_id)
     while True:

@@ -13,7 +13,7 @@ from platformdirs import user_config_path, user_state_path
 from sessiontree.contracts.errors import ConfigError
 
 
-def absolute_path(given: object, name: str) -> Path:
+def make_absolute(given: object, name: str) -> Path:
     """Return the absolute path that a setting names; ``~`` is expanded.
 
     Args:
@@ -45,7 +45,7 @@ def workspace_root(workspace: str | Path) -> Path:
     Raises:
         ConfigError: it is missing, is not a directory, or can't be accessed.
     """
-    root = absolute_path(workspace, "workspace")
+    root = make_absolute(workspace, "workspace")
     try:
         exists, is_directory = root.exists(), root.is_dir()
     except OSError as error:  # a name too long, a directory above that may not be entered
@@ -63,7 +63,7 @@ def resolve_state_dir(given: str | Path | None) -> Path:
     Raises:
         ConfigError: the value is not a path.
     """
-    return absolute_path(default_state_dir(workspace_root(".")) if given is None else given, "state_dir")
+    return make_absolute(get_default_state_dir(workspace_root(".")) if given is None else given, "state_dir")
 
 
 def check_not_around(place: Path, name: str, workspace: Path) -> None:
@@ -84,20 +84,20 @@ def check_not_around(place: Path, name: str, workspace: Path) -> None:
         )
 
 
-def config_folder() -> Path:
+def get_config_folder() -> Path:
     """Return the folder of the owner's configuration, which may not exist."""
     return user_config_path("sessiontree", appauthor=False)
 
 
-def owner_folders(workspace: Path) -> tuple[Path, ...]:
+def list_owner_folders(workspace: Path) -> tuple[Path, ...]:
     """Return the owner's folders beneath a workspace: configuration, and the state of all workspaces.
 
     A home directory as a workspace holds them. Sessions must neither read nor write there. A folder that is
     reached through a link is left out: what a link leads to can be changed by whoever may change the link.
     """
     root = workspace.resolve()
-    folders = (config_folder(), user_state_path("sessiontree", appauthor=False))
-    spelled = [_spelled(each, workspace, root) for each in folders]
+    folders = (get_config_folder(), user_state_path("sessiontree", appauthor=False))
+    spelled = [_respell(each, workspace, root) for each in folders]
     return tuple(
         path
         for folder, path in zip(folders, spelled, strict=True)
@@ -105,7 +105,7 @@ def owner_folders(workspace: Path) -> tuple[Path, ...]:
     )
 
 
-def _spelled(folder: Path, workspace: Path, root: Path) -> Path:
+def _respell(folder: Path, workspace: Path, root: Path) -> Path:
     """Return a folder's path with only the links of the workspace's own path resolved."""
     path = Path(os.path.normpath(folder.absolute()))
     return root / path.relative_to(workspace) if path.is_relative_to(workspace) else path
@@ -121,7 +121,7 @@ def make_folders(folders: Iterable[Path]) -> None:
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def default_state_dir(workspace: Path) -> Path:
+def get_default_state_dir(workspace: Path) -> Path:
     """Return the state directory of a workspace: the same for every program that uses the same workspace."""
     digest = hashlib.sha256(str(workspace).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return user_state_path("sessiontree", appauthor=False) / f"{workspace.name or 'root'}-{digest}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, Self, Unpack
 
-from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.api.runtime.runtime_options import TREE_CPUS, BackendName, RuntimeOptions, Shards
 from sessiontree.api.telemetry.traces import Traces
 from sessiontree.contracts.errors import ConfigError, WrongLoop
@@ -34,45 +34,45 @@ if TYPE_CHECKING:
     from sessiontree.journal.claim import JournalClaim
 
 _LATE = {
-    "configuration_file": "sessiontree.api.configuration.configuration_file:configuration_file",
+    "configuration_file": "sessiontree.api.configuration.configuration_file:open_configuration",
     "ray": "sessiontree.backends.ray.backend:RayBackend",
     "cluster_shards": "sessiontree.backends.ray.cluster.node_shards:ClusterShards",
     "node_work": "sessiontree.backends.ray.cluster.node_tasks:NodeWork",
     "call_on_nodes": "sessiontree.backends.ray.cluster.node_tasks:call_on_nodes",
-    "cluster_calls": "sessiontree.backends.ray.cluster.node_tasks:cluster_calls",
+    "cluster_calls": "sessiontree.backends.ray.cluster.node_tasks:open_cluster_calls",
     "local": "sessiontree.backends.local.backend:LocalBackend",
     "shard": "sessiontree.api.runtime.shards:Shard",
     "sharded": "sessiontree.api.runtime.shards:ShardedBackend",
-    "live_sessions_of": "sessiontree.api.runtime.shards:live_sessions_of",
+    "live_sessions_of": "sessiontree.api.runtime.shards:count_live_sessions",
     "shard_row": "sessiontree.contracts.facts.tree_config:ShardRow",
     "placement": "sessiontree.contracts.settings.placement:Placement",
     "placements": "sessiontree.contracts.settings.placement:Placements",
     "claim": "sessiontree.journal.claim:JournalClaim",
-    "journal_holding": "sessiontree.journal.claim:journal_holding",
-    "summaries_of": "sessiontree.runtime.replay.stored_trees:summaries_of",
+    "journal_holding": "sessiontree.journal.claim:locate_journal",
+    "summaries_of": "sessiontree.runtime.replay.stored_trees:list_summaries",
     "state_dir_of_journal": "sessiontree.journal.claim:state_dir_of_journal",
     "export_tree": "sessiontree.api.stored.tree_export:export_tree",
     "import_tree": "sessiontree.api.stored.tree_export:import_tree",
     "replay_tree": "sessiontree.api.stored.journaled_trees:replay_tree",
-    "not_here": "sessiontree.api.stored.journaled_trees:not_here",
+    "not_here": "sessiontree.api.stored.journaled_trees:explain_not_found",
     "dry_fork": "sessiontree.api.stored.journaled_trees:dry_fork",
     "dry_resume": "sessiontree.api.stored.journaled_trees:dry_resume",
     "fork_tree": "sessiontree.api.stored.journaled_trees:fork_tree",
     "erase_tree": "sessiontree.api.stored.journaled_trees:erase_tree",
     "plan_prune": "sessiontree.api.stored.journaled_trees:plan_prune",
     "prune": "sessiontree.api.stored.journaled_trees:prune",
-    "stored_embedder": "sessiontree.memory.reindex:stored_embedder",
+    "stored_embedder": "sessiontree.memory.reindex:read_stored_embedder",
     "open_as_stored": "sessiontree.memory.reindex:open_as_stored",
     "desk": "sessiontree.api.tree.inbox:HumanInbox",
     "handle": "sessiontree.api.tree.session_handle:SessionHandle",
     "hook_desk": "sessiontree.api.tree.program_hooks:ProgramHooks",
     "read_agents": "sessiontree.api.agents.agent_files:read_agents",
-    "guidance_of": "sessiontree.api.options.guidance:guidance_of",
+    "guidance_of": "sessiontree.api.options.guidance:build_guidance",
     "fill_workspace": "sessiontree.sandbox.containers.container:fill_workspace",
-    "programs_of": "sessiontree.api.programs.program_files:programs_of",
-    "server_tools": "sessiontree.api.configuration.mcp_servers:server_tools",
-    "skills_of": "sessiontree.api.options.skills:skills_of",
-    "owner_variables": "sessiontree.api.configuration.owner_variables:owner_variables",
+    "programs_of": "sessiontree.api.programs.program_files:load_programs",
+    "server_tools": "sessiontree.api.configuration.mcp_servers:collect_server_tools",
+    "skills_of": "sessiontree.api.options.skills:load_skills",
+    "owner_variables": "sessiontree.api.configuration.owner_variables:read_owner_variables",
     "local_model": "sessiontree.models.local.local_model:LocalModel",
     "trace_export": "sessiontree.api.telemetry.trace_export:TraceExport",
     "otlp_export": "sessiontree.runtime.telemetry.otlp_export:OtlpExport",
@@ -80,25 +80,25 @@ _LATE = {
     "redact_with": "sessiontree.hooks.redact:redact_with",
     "tree_log": "sessiontree.runtime.telemetry.json_log:TreeLog",
     "tree_tracer": "sessiontree.runtime.telemetry.tree_tracer:TreeTracer",
-    "trace_content": "sessiontree.api.telemetry.trace_export:content_by",
+    "trace_content": "sessiontree.api.telemetry.trace_export:make_content_filter",
     "show_trees": "sessiontree.notebook.tree_magic:show_trees",
     "add_program_magic": "sessiontree.notebook.program_magic:add_program_magic",
     "show_values": "sessiontree.notebook.displays:show_values",
     "show_waiting": "sessiontree.notebook.displays:show_waiting",
-    "tree_bundle": "sessiontree.notebook.displays:tree_bundle",
-    "with_bar": "sessiontree.notebook.progress_bar:with_bar",
+    "tree_bundle": "sessiontree.notebook.displays:render_tree",
+    "with_bar": "sessiontree.notebook.progress_bar:show_bar",
 }
 """Names that an open tree needs, loaded on demand; only the chosen backend is loaded."""
 
 
 @cache
-def late(name: str) -> Any:
+def load_late(name: str) -> Any:
     """Return a name that an open tree needs; it is loaded on first use."""
     module, _, wanted = _LATE[name].partition(":")
     return getattr(importlib.import_module(module), wanted)
 
 
-def _placements_of(placement: object, shards: object) -> Placements | None:
+def _parse_placements(placement: object, shards: object) -> Placements | None:
     """Return where the kinds of sessions run; None = all of them on the supervisor's node.
 
     Raises:
@@ -106,7 +106,7 @@ def _placements_of(placement: object, shards: object) -> Placements | None:
     """
     if placement is None:
         return None
-    found: Placements | None = late("placements").of_given(placement)
+    found: Placements | None = load_late("placements").from_given(placement)
     if found is not None and shards == "per-node":
         raise ConfigError(
             "shards='per-node' keeps each tree wholly on one node, and placement spreads a tree over nodes; "
@@ -115,7 +115,7 @@ def _placements_of(placement: object, shards: object) -> Placements | None:
     return found
 
 
-def _nodes_of(options: RuntimeOptions) -> dict[str, Any]:
+def _build_node_options(options: RuntimeOptions) -> dict[str, Any]:
     """Return which nodes get shards, and what trees ask of them.
 
     Raises:
@@ -126,7 +126,7 @@ def _nodes_of(options: RuntimeOptions) -> dict[str, Any]:
         for name in ("shard_label", "tree_cpus"):
             if options.get(name) is not None:
                 raise ConfigError(f"{name} is for shards='per-node'; leave it out")
-    wanted = late("placement")
+    wanted = load_late("placement")
     found = take_settings(lambda: wanted.model_validate({"label": label or {}}), "shard_label")
     return {"wanted": found, "tree_cpus": options.get("tree_cpus", TREE_CPUS)}
 
@@ -161,30 +161,30 @@ class Cell:
             code = frame.f_code
             if frame.f_globals is names and code.co_name.startswith(("<module>", "<cell line")):
                 text = "".join(linecache.getlines(code.co_filename))
-                called, count = _front_end()
-                return cls(called or text, count or code.co_filename, _assigned_in(text)) if text else None
+                called, count = _identify_front_end()
+                return cls(called or text, count or code.co_filename, _find_assigned(text)) if text else None
             frame = frame.f_back
         return None
 
 
-def ipython_shell() -> Any:
+def get_ipython_shell() -> Any:
     """Return the IPython shell in which this program is typed; None in any other program."""
     return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
 
 
 def show_values_in_cells() -> None:
     """Have values of this package show themselves in a notebook; nothing in any other program."""
-    shell = ipython_shell()
+    shell = get_ipython_shell()
     if shell is not None:
-        late("show_values")(shell)
+        load_late("show_values")(shell)
 
 
 def show_in_waiting_cell(tree_id: str) -> bool:
     """Show a tree in the notebook's cell that waits for a person; return False outside of one."""
-    if ipython_shell() is None:
+    if get_ipython_shell() is None:
         return False
     place = place_of_open(tree_id)
-    return place is not None and bool(late("show_waiting")(place, tree_id))
+    return place is not None and bool(load_late("show_waiting")(place, tree_id))
 
 
 def place_of_open(tree_id: str) -> Path | None:
@@ -192,15 +192,15 @@ def place_of_open(tree_id: str) -> Path | None:
     return next((each.state_dir for each in OPEN if tree_id in each.sharing.open_trees()), None)
 
 
-def _front_end() -> tuple[str, str]:
+def _identify_front_end() -> tuple[str, str]:
     """Return the ids that JupyterLab or VS Code give to the running cell and its run; empty if unknown."""
-    shell = ipython_shell()
+    shell = get_ipython_shell()
     parent: Any = getattr(shell, "get_parent", dict)()
     said = parent.get("metadata", {}).get("cellId", "") if isinstance(parent, dict) else ""
     return said if isinstance(said, str) else "", str(getattr(shell, "execution_count", ""))
 
 
-def _assigned_in(text: str) -> frozenset[str]:
+def _find_assigned(text: str) -> frozenset[str]:
     try:
         found = ast.walk(parse_python(text))
     except SyntaxError:  # a cell with magic of its front end
@@ -278,7 +278,7 @@ class Sharing:
         self._sharded = sharded
         self._choices = choices
         self._pid = os.getpid()
-        self._loop = _running_loop()
+        self._loop = _get_running_loop()
         self._is_private = False
         self._keepers = 0
         self._tenants: list[Tenant] = []
@@ -305,13 +305,13 @@ class Sharing:
         """
         wanted = None
         if tree_id is not None:
-            wanted = late("journal_holding")(state_dir, tree_id)
-        root = late("state_dir_of_journal")(state_dir)
+            wanted = load_late("journal_holding")(state_dir, tree_id)
+        root = load_late("state_dir_of_journal")(state_dir)
         if wanted is None and root != state_dir:
             wanted = state_dir
         for runtime in OPEN:
             is_there = runtime.state_dir == root and (wanted is None or runtime.sharing.writes(wanted))
-            if is_there and runtime.sharing._fits(backend, slots, memory):  # noqa: SLF001 - one of this class
+            if is_there and runtime.sharing._can_share(backend, slots, memory):  # noqa: SLF001 - one of this class
                 return runtime
         runtime = Runtime(state_dir, backend=backend, slots=slots, memory=memory, tree_id=tree_id)
         runtime.sharing._is_private = True  # noqa: SLF001 - as above
@@ -323,26 +323,26 @@ class Sharing:
             return journal_dir == self._runtime.journal_dir
         return any(not row.node and row.journal_dir == str(journal_dir) for row in self._sharded.rows())
 
-    def journal_of(self, tree_id: str) -> Path | None:
+    def find_journal(self, tree_id: str) -> Path | None:
         """Return the directory of an open tree's journal; None = it is on another node."""
-        return self._runtime.journal_dir if self._sharded is None else self._sharded.journal_of(tree_id)
+        return self._runtime.journal_dir if self._sharded is None else self._sharded.find_journal(tree_id)
 
     def open_trees(self) -> list[str]:
         """Return the ids of the trees that are open, in the order they were opened."""
         return [each.tree_id for each in self._tenants if each.is_open]
 
-    def held_trees(self) -> list[Any]:
+    def list_held_trees(self) -> list[Any]:
         """Return the open trees as the program holds them, in the order they were opened."""
         return [tree for each in self._tenants if each.is_open and (tree := each.held()) is not None]
 
-    def _fits(self, *wanted: Any) -> bool:
-        if self._pid != os.getpid() or self._loop not in {None, _running_loop()}:
+    def _can_share(self, *wanted: Any) -> bool:
+        if self._pid != os.getpid() or self._loop not in {None, _get_running_loop()}:
             return False
         return all(each is None or each == own for each, own in zip(wanted, self._choices, strict=True))
 
     async def enter(self, tenant: Tenant) -> None:
         """Add a tree, and release the trees that can no longer be used."""
-        self._loop = self._loop or _running_loop()
+        self._loop = self._loop or _get_running_loop()
         left = [each for each in self._tenants if each.is_abandoned(tenant.cell)]
         self._tenants.append(tenant)  # before the others leave: the last one closes the runtime
         for each in left:
@@ -377,14 +377,14 @@ class Sharing:
                     await self._runtime.backend.release(tenant.tree_id)
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def _get_running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
 
 
-def shard_count(shards: Shards, backend: str, memory: MemorySettings | None) -> int:
+def compute_shard_limit(shards: Shards, backend: str, memory: MemorySettings | None) -> int:
     """Return the maximum number of shards on this node.
 
     Raises:
@@ -400,7 +400,7 @@ def shard_count(shards: Shards, backend: str, memory: MemorySettings | None) -> 
     return shards if isinstance(shards, int) else 1
 
 
-def _backend_options(options: RuntimeOptions) -> dict[str, Any]:
+def _build_backend_options(options: RuntimeOptions) -> dict[str, Any]:
     """Return the arguments of a runtime's backend.
 
     Raises:
@@ -414,7 +414,7 @@ def _backend_options(options: RuntimeOptions) -> dict[str, Any]:
         "enforcement": None if enforcement == "required" else enforcement,
         "host_bytes": options.get("max_host_bytes"),
         "pass_env": tuple(dict.fromkeys(options.get("pass_env", ()))) or None,
-        "placement": _placements_of(options.get("placement"), options.get("shards", 1)),
+        "placement": _parse_placements(options.get("placement"), options.get("shards", 1)),
     }
     given = {name: value for name, value in wishes.items() if value is not None}
     if given and backend != "ray":
@@ -449,17 +449,17 @@ class Runtime:
         check_options(options, RuntimeOptions, "Runtime", "state_dir")
         backend, slots, memory = options.get("backend", "ray"), options.get("slots"), options.get("memory")
         shards = options.get("shards", 1)
-        given = _backend_options(options)
-        most = shard_count(shards, backend, memory)
-        self.traces = Traces(options.get("telemetry"), options.get("log"), late)
+        given = _build_backend_options(options)
+        most = compute_shard_limit(shards, backend, memory)
+        self.traces = Traces(options.get("telemetry"), options.get("log"), load_late)
         """The exports of its trees' traces."""
-        place = absolute_path(state_dir, "state_dir")
-        self._claim: JournalClaim = late("claim").take(place, options.get("tree_id"))
+        place = make_absolute(state_dir, "state_dir")
+        self._claim: JournalClaim = load_late("claim").take(place, options.get("tree_id"))
         self.journal_dir: Path = self._claim.directory
         """Where the journal is: the state directory, or a directory beneath it."""
-        self.state_dir: Path = late("state_dir_of_journal")(self.journal_dir)
+        self.state_dir: Path = load_late("state_dir_of_journal")(self.journal_dir)
         try:
-            self.backend: Backend = self._backend(backend, shards, most, given, _nodes_of(options))
+            self.backend: Backend = self._backend(backend, shards, most, given, _build_node_options(options))
         except BaseException:
             self._claim.release()
             raise
@@ -471,20 +471,20 @@ class Runtime:
         self, name: BackendName, shards: Shards, most: int, given: dict[str, Any], nodes: Mapping[str, Any]
     ) -> Backend:
         if shards == 1:
-            one: Backend = late(name)(self.state_dir, journal_dir=self.journal_dir, **given)
+            one: Backend = load_late(name)(self.state_dir, journal_dir=self.journal_dir, **given)
             return one
         remote: Callable[[Any], Any] | None = None
         if shards == "per-node":
-            remote = partial(late("cluster_shards"), self.state_dir, dict(given), **nodes)
+            remote = partial(load_late("cluster_shards"), self.state_dir, dict(given), **nodes)
         elif name == "ray":
             given["sharing"] = most
 
         def make(journal_dir: Path) -> Backend:
-            made: Backend = late(name)(self.state_dir, journal_dir=journal_dir, **given)
+            made: Backend = load_late(name)(self.state_dir, journal_dir=journal_dir, **given)
             return made
 
-        first = late("shard")(make(self.journal_dir), self.journal_dir)
-        self._sharded = late("sharded")(self.state_dir, first, most, make, remote)
+        first = load_late("shard")(make(self.journal_dir), self.journal_dir)
+        self._sharded = load_late("sharded")(self.state_dir, first, most, make, remote)
         return self._sharded
 
     def shards(self) -> list[ShardRow]:
@@ -495,8 +495,8 @@ class Runtime:
         if self._sharded is not None:
             return self._sharded.rows()
         trees = tuple(each for each in self.sharing.open_trees() if self.backend.is_open(each))
-        live = late("live_sessions_of")(self.backend) if trees else 0
-        return [late("shard_row")(str(self.journal_dir), trees, live_sessions=live)]
+        live = load_late("live_sessions_of")(self.backend) if trees else 0
+        return [load_late("shard_row")(str(self.journal_dir), trees, live_sessions=live)]
 
     async def trees(self, purpose: str | None = None) -> list[TreeSummary]:
         """Return every tree of the state directory, oldest first, including those of other programs.
@@ -510,11 +510,11 @@ class Runtime:
             JournalError: a journal can't be read.
         """
         PURPOSE.take(purpose, "purpose")
-        found: list[TreeSummary] = await asyncio.to_thread(late("summaries_of"), self.state_dir, purpose)
+        found: list[TreeSummary] = await asyncio.to_thread(load_late("summaries_of"), self.state_dir, purpose)
         if self._sharded is None:
             return found
         own = {each.tree_id for each in found}  # nodes may share a file system
-        found += [each for each in await self._sharded.remote_trees(purpose) if each.tree_id not in own]
+        found += [each for each in await self._sharded.list_remote_trees(purpose) if each.tree_id not in own]
         return sorted(found, key=lambda each: (each.created_at_ms, each.tree_id))
 
     async def close(self) -> None:

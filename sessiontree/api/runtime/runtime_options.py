@@ -24,7 +24,7 @@ LEAST_HOST_BYTES: Final = 128 * 2**20
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def _foreign(name: str) -> str:
+def _check_variable(name: str) -> str:
     if not _VARIABLE.fullmatch(name) or name.startswith("PYTHON"):
         raise ValueError(name)
     return name
@@ -39,7 +39,7 @@ Backends: TypeAlias = Annotated[BackendName, Choice()]
 """The name of a backend that a program gives."""
 _Variable: TypeAlias = Annotated[
     str,
-    AfterValidator(_foreign),
+    AfterValidator(_check_variable),
     Give("the name of an environment variable; Python's own choose code and stay outside"),
 ]
 

@@ -27,15 +27,15 @@ from sessiontree.contracts.errors import (
     SessionTreeError,
     ShardLost,
     TreeNotFound,
-    words_of,
+    describe_error,
 )
 from sessiontree.contracts.facts.tree_config import ShardRow
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.tools.thread_calls import claim_in_thread
-from sessiontree.journal.claim import JournalClaim, holds_tree, journal_holding
+from sessiontree.journal.claim import JournalClaim, holds_tree, locate_journal
 from sessiontree.journal.place import JournalPlace
-from sessiontree.journal.reader import no_tree
-from sessiontree.runtime.transport.rpc import RpcMethod, finished, proxy_of
+from sessiontree.journal.reader import make_no_tree_error
+from sessiontree.runtime.transport.rpc import RpcMethod, finished, make_proxy
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _TREE = "tree_id"
 """The first parameter of every question about one tree."""
 
 
-def live_sessions_of(backend: Backend) -> int | None:
+def count_live_sessions(backend: Backend) -> int | None:
     """Return how many sessions of a backend's open trees have not ended; None = it does not answer."""
     with suppress(SessionTreeError):  # it is lost just now, or its node does not answer
         return backend.ask_now(lambda supervisor: supervisor.live_sessions())
@@ -99,7 +99,7 @@ class Shard:
         """Return its place, its trees and its live sessions, for which its supervisor is asked."""
         live: int | None = None if self.lost else 0
         if self.trees and self.has_begun and not self.lost:
-            live = live_sessions_of(self.backend)
+            live = count_live_sessions(self.backend)
         return ShardRow(str(self.journal_dir), tuple(self.trees), self.node, self.lost, live)
 
     def check(self) -> None:
@@ -154,7 +154,7 @@ class RemoteShards(Protocol):
         """
         ...
 
-    async def holding(self, tree_id: str) -> RemoteShard | None:
+    async def find_shard(self, tree_id: str) -> RemoteShard | None:
         """Return the shard whose journal holds a tree; None = no shard on another node writes it."""
         ...
 
@@ -196,8 +196,8 @@ class ShardedBackend:
         self._places: dict[str, Shard] = {}
         self._choosing = asyncio.Lock()
         self._counted_at = -math.inf
-        self._all: SupervisorApi = proxy_of(SupervisorApi, _SupervisorOfTree(self))
-        self._all_now: SupervisorApi = proxy_of(SupervisorApi, _SupervisorOfTreeNow(self))
+        self._all: SupervisorApi = make_proxy(SupervisorApi, _SupervisorOfTree(self))
+        self._all_now: SupervisorApi = make_proxy(SupervisorApi, _SupervisorOfTreeNow(self))
 
     @property
     def supervisor(self) -> SupervisorApi:
@@ -208,9 +208,9 @@ class ShardedBackend:
         """Ask a question that needs no waiting, and return its answer without an event loop."""
         return finished(question(self._all_now))
 
-    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+    def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
-        return self.shard_of(tree_id).backend.awaited_result(tree_id, session)
+        return self.get_shard(tree_id).backend.request_result(tree_id, session)
 
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is open in this runtime."""
@@ -225,7 +225,7 @@ class ShardedBackend:
         """Return the shards whose supervisors run."""
         return [shard for shard in self._shards if shard.has_begun and not shard.lost]
 
-    def shard_of(self, tree_id: str) -> Shard:
+    def get_shard(self, tree_id: str) -> Shard:
         """Return the shard of a tree that this runtime opened or looked up.
 
         Raises:
@@ -238,16 +238,16 @@ class ShardedBackend:
         shard.check()
         return shard
 
-    def journal_of(self, tree_id: str) -> Path | None:
+    def find_journal(self, tree_id: str) -> Path | None:
         """Return the directory of a tree's journal; None = it is on another node, or unknown."""
         shard = self._places.get(tree_id)
         return None if shard is None or shard.node else shard.journal_dir
 
-    async def config_of(self, tree_id: str) -> TreeConfig:
+    async def read_config(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration, from whichever shard holds the tree."""
         shard = await self._find(tree_id)
         try:
-            config = await shard.backend.config_of(tree_id)
+            config = await shard.backend.read_config(tree_id)
         except BaseException:
             if tree_id not in shard.trees:
                 self._forget(tree_id)
@@ -262,7 +262,7 @@ class ShardedBackend:
             if shard is not None:
                 await shard.backend.create(config, setup)  # raises what is wrong
                 return
-            shard = await self._least_loaded()
+            shard = await self._choose_shard()
             shard.trees[config.tree_id] = None  # counts from now on
             shard.change += 1
             self._places[config.tree_id] = shard
@@ -289,9 +289,9 @@ class ShardedBackend:
 
     def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Return a reader of progress."""
-        return self.shard_of(tree_id).backend.watch(tree_id, session)
+        return self.get_shard(tree_id).backend.watch(tree_id, session)
 
-    async def remote_trees(self, purpose: str | None) -> list[TreeSummary]:
+    async def list_remote_trees(self, purpose: str | None) -> list[TreeSummary]:
         """Return the trees on the disks of other nodes.
 
         Raises:
@@ -349,8 +349,8 @@ class ShardedBackend:
                 await self.follow_cluster()
                 failed = ""
             except Exception as error:  # noqa: BLE001 - the trees go on; the cluster is asked again
-                if failed != words_of(error):
-                    failed = words_of(error)
+                if failed != describe_error(error):
+                    failed = describe_error(error)
                     _LOG.warning("can't look for new nodes, and look again in %g s: %s", FOLLOW_S, failed)
 
     async def follow_cluster(self) -> None:
@@ -359,7 +359,7 @@ class ShardedBackend:
             self._add(await self._remote.join())
             await self._remote.ask_for(sum(len(shard.trees) for shard in self._shards if not shard.lost))
 
-    async def _least_loaded(self) -> Shard:
+    async def _choose_shard(self) -> Shard:
         await self._reach_remote()
         own = [shard for shard in self._shards if not shard.node]
         if len(own) < self._most and all(shard.trees for shard in own):
@@ -412,34 +412,34 @@ class ShardedBackend:
             if place is not None and not place.lost:
                 return place
             await self._reach_remote()
-            shard = await self._holding(tree_id)
+            shard = await self._find_shard(tree_id)
             self._forget(tree_id)
             self._places[tree_id] = shard
             return shard
 
-    async def _holding(self, tree_id: str) -> Shard:
+    async def _find_shard(self, tree_id: str) -> Shard:
         journal = await asyncio.to_thread(self._own_journal, tree_id)
         for shard in self._shards:
             if not shard.node and shard.journal_dir == journal:
                 return shard
-        found = await self._holding_remote(tree_id)
+        found = await self._find_remote_shard(tree_id)
         if found is not None:
             return found
         if isinstance(journal, JournalError):
             raise journal
-        return self._begin(await self._claimed(journal, tree_id))
+        return self._begin(await self._claim_journal(journal, tree_id))
 
     def _own_journal(self, tree_id: str) -> Path | JournalError:
         """Return the directory of the journal on this disk that holds a tree, or why it has none. Blocks."""
         try:
-            directory = journal_holding(self._state_dir, tree_id)
+            directory = locate_journal(self._state_dir, tree_id)
             if self._remote is None or holds_tree(directory, tree_id):
                 return directory
         except JournalError as error:
             return error
-        return no_tree(str(JournalPlace(directory).database), tree_id)
+        return make_no_tree_error(str(JournalPlace(directory).database), tree_id)
 
-    async def _claimed(self, directory: Path, tree_id: str) -> JournalClaim:
+    async def _claim_journal(self, directory: Path, tree_id: str) -> JournalClaim:
         """Claim the journal of a tree; wait for the processes of a lost shard to end."""
         place = self._places.get(tree_id)
         deadline = asyncio.get_running_loop().time() + (0.0 if place is None else LOST_ENDS_S)
@@ -452,15 +452,15 @@ class ShardedBackend:
                     raise
             await asyncio.sleep(AGAIN_S)
 
-    async def _holding_remote(self, tree_id: str) -> Shard | None:
+    async def _find_remote_shard(self, tree_id: str) -> Shard | None:
         if self._remote is None:
             return None
-        found = await self._remote.holding(tree_id)
+        found = await self._remote.find_shard(tree_id)
         if found is None and any(shard.lost for shard in self._shards):
             # A lost node may have come back. A node that can't have a shard, or that goes away now, must not
             # keep a tree of another node from its program.
             self._add(await self._remote.join())
-            found = await self._remote.holding(tree_id)
+            found = await self._remote.find_shard(tree_id)
         return next((shard for shard in self._shards if shard.backend is found), None)
 
 
@@ -473,13 +473,13 @@ class _SupervisorOfTree:
     async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
         """Return the supervisor's answer, or the answers of all of them in one."""
         if _TREE in method.parameters:
-            shard = self._backend.shard_of(given[0])
+            shard = self._backend.get_shard(given[0])
             return await getattr(shard.backend.supervisor, method.name)(*given)
         found = []
         for shard in self._backend.begun():
             with suppress(ShardLost):  # a shard that is lost meanwhile has no answer
                 found.append(await getattr(shard.backend.supervisor, method.name)(*given))
-        return _joined(found)
+        return _join_answers(found)
 
 
 class _SupervisorOfTreeNow:
@@ -496,15 +496,15 @@ class _SupervisorOfTreeNow:
             return asking
 
         if _TREE in method.parameters:
-            return self._backend.shard_of(given[0]).backend.ask_now(asked)
+            return self._backend.get_shard(given[0]).backend.ask_now(asked)
         found = []
         for shard in self._backend.begun():
             with suppress(ShardLost):  # a shard that is lost meanwhile has no answer
                 found.append(shard.backend.ask_now(asked))
-        return _joined(found)
+        return _join_answers(found)
 
 
-def _joined(found: list[Any]) -> Any:
+def _join_answers(found: list[Any]) -> Any:
     """Return the lists of several supervisors as one list; for other values, the first one."""
     if found and not isinstance(found[0], list):
         return found[0]

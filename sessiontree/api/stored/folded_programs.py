@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sessiontree.api.stored.transcript import StepOfFact, TranscriptStep, steps_of_facts
+from sessiontree.api.stored.transcript import StepOfFact, TranscriptStep, derive_steps
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.facts import session_facts as said
 from sessiontree.contracts.facts.tree_facts import Fact
 from sessiontree.contracts.recorded.programs import is_of_program
-from sessiontree.journal.record import JournalRecord, kind_in
-from sessiontree.view.program_panel import FEW, ProgramPanel, count_words, keys_of, panel_of
-from sessiontree.view.rows import program_json
+from sessiontree.journal.record import JournalRecord, read_kind
+from sessiontree.view.program_panel import FEW, ProgramPanel, count_words, list_keys, make_panel
+from sessiontree.view.rows import build_program_json
 
 MAX_CODE_LINES: Final = 40
 """A program of more lines is shown by its first lines and those near one that waits."""
@@ -43,7 +43,7 @@ class ProgramTranscriptStep(TranscriptStep):
         yield from (f"    {line}" for line in self.text.split("\n"))
 
 
-def folded_transcript(records: Iterable[JournalRecord], session: str | None = None) -> list[TranscriptStep]:
+def fold_transcript(records: Iterable[JournalRecord], session: str | None = None) -> list[TranscriptStep]:
     """Return the steps of a tree's facts, in their order; each program is one step.
 
     A program that another one calls is a step of its own only as long as it runs.
@@ -56,10 +56,10 @@ def folded_transcript(records: Iterable[JournalRecord], session: str | None = No
         JournalTooNew, JournalCorrupt: no release that is known here wrote a fact.
     """
     programs = _Programs()
-    steps = list(steps_of_facts(programs.watch(records)))
+    steps = list(derive_steps(programs.watch(records)))
     children = programs.children()
     return [
-        programs.folded(each)
+        programs.fold(each)
         for each in steps
         if session in (None, each.step.session)
         and (each.kind in _OF_PEOPLE or not _is_hidden(each, programs, children, is_whole=session is None))
@@ -75,16 +75,16 @@ class _Programs:
     def watch(self, records: Iterable[JournalRecord]) -> Iterator[JournalRecord]:
         """Yield the records, and take in what they say of programs."""
         for record in records:
-            if record.session and kind_in(record.text) in _OF_PROGRAMS:
+            if record.session and read_kind(record.text) in _OF_PROGRAMS:
                 for fact in record.facts:
                     self._take(record, fact)
             yield record
 
     def _take(self, record: JournalRecord, fact: Fact) -> None:
         if isinstance(fact, said.ProgramStarted):
-            self._panels[record.session, fact.call.key] = panel_of(fact)
+            self._panels[record.session, fact.call.key] = make_panel(fact)
             return
-        for key in keys_of(fact):
+        for key in list_keys(fact):
             panel = self._panels.get((record.session, key))
             if panel is not None:
                 panel.take(fact, record.seq)
@@ -102,7 +102,7 @@ class _Programs:
         """Return a session's program; None if the key is that of another call."""
         return self._panels.get((session, key))
 
-    def folded(self, given: StepOfFact) -> TranscriptStep:
+    def fold(self, given: StepOfFact) -> TranscriptStep:
         """Return the whole program at the step with which it begins; any other step as it is."""
         step = given.step
         panel = self.find(step.session, given.key) if given.kind == "program_started" else None
@@ -110,7 +110,7 @@ class _Programs:
             return step
         what = f"{make_visible(panel.tool)} {panel.key} "
         what += f"ended ({panel.outcome})" if panel.outcome else "runs"
-        text = "\n".join(program_lines(panel))
+        text = "\n".join(render_program(panel))
         return ProgramTranscriptStep(step.seq, step.at_ms, step.session, what, text)
 
 
@@ -134,12 +134,12 @@ def _is_below(session: str, children: frozenset[str]) -> bool:
     return False
 
 
-def program_lines(panel: ProgramPanel) -> Iterator[str]:
+def render_program(panel: ProgramPanel) -> Iterator[str]:
     """Yield what there is to see of a program, safe to be shown; its lines have a bound."""
-    told = program_json(panel)
+    told = build_program_json(panel)
     if told["phases"]:
         yield _cut(f"phases: {', '.join(told['phases'])}")
-    yield from _code_lines(panel.code, {} if panel.outcome else dict(told["lines"]))
+    yield from _render_code(panel.code, {} if panel.outcome else dict(told["lines"]))
     yield _cut(panel.call_words())
     yield from (_cut(count_words(each)) for each in list(panel.fan_outs.values())[-FEW:])
     children = [step.session for step in panel.steps if step.session]
@@ -163,28 +163,28 @@ def _call_line(step: dict[str, Any]) -> str:
     return f"{step['words']}: {step['tool']}{where}{whose}: {step['result'] or step['gist']}"
 
 
-def _code_lines(code: str, waits: dict[int, int]) -> Iterator[str]:
+def _render_code(code: str, waits: dict[int, int]) -> Iterator[str]:
     """Yield a program's lines with their numbers; those that wait have a mark in front of them."""
     lines = code.rstrip().split("\n")
-    kept = range(1, len(lines) + 1) if len(lines) <= MAX_CODE_LINES else _near(len(lines), waits)
+    kept = range(1, len(lines) + 1) if len(lines) <= MAX_CODE_LINES else _select_lines(len(lines), waits)
     last = 0
     for at in kept:
         if at > last + 1:
-            yield f"       … {_counted_lines(at - last - 1)}"
+            yield f"       … {_format_line_count(at - last - 1)}"
         count, last = waits.get(at, 0), at
         mark = f"[{count:,} wait{'s' if count == 1 else ''}] " if count else ""
         yield _cut(f"{'>' if count else ' '}{at:>5}  {mark}{make_visible(lines[at - 1])}")
     if last < len(lines):
-        yield f"       … {_counted_lines(len(lines) - last)}"
+        yield f"       … {_format_line_count(len(lines) - last)}"
 
 
-def _near(total: int, waits: dict[int, int]) -> list[int]:
+def _select_lines(total: int, waits: dict[int, int]) -> list[int]:
     """Return the numbers of the first lines, and of those near one that waits."""
     near = {at + by for at in sorted(waits)[:FEW] for by in range(-_NEAR, _NEAR + 1)}
     return sorted(at for at in near | set(range(1, _FIRST + 1)) if 1 <= at <= total)
 
 
-def _counted_lines(count: int) -> str:
+def _format_line_count(count: int) -> str:
     return f"{count:,} more line{'' if count == 1 else 's'}"
 
 

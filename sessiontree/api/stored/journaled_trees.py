@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from sessiontree.api.options.options import new_nonce, new_tree_id
-from sessiontree.api.runtime.runtime import late
+from sessiontree.api.options.options import make_nonce, make_tree_id
+from sessiontree.api.runtime.runtime import load_late
 from sessiontree.contracts.errors import (
     ConfigError,
     JournalError,
@@ -29,19 +29,19 @@ from sessiontree.contracts.values.memory import Selection
 from sessiontree.journal.claim import (
     JournalClaim,
     holds_tree,
-    journal_dirs,
-    journal_holding,
+    list_journal_dirs,
+    locate_journal,
     state_dir_of_journal,
 )
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
-from sessiontree.journal.reader import no_tree
+from sessiontree.journal.reader import make_no_tree_error
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config
 from sessiontree.runtime.replay.dry_run import forecast
 from sessiontree.runtime.replay.replay_check import replay_records
-from sessiontree.runtime.replay.stored_trees import stored_facts, summaries_in
-from sessiontree.runtime.replay.tree_fork import Identity, forked
+from sessiontree.runtime.replay.stored_trees import read_stored_facts, read_summaries
+from sessiontree.runtime.replay.tree_fork import Identity, fork_facts
 from sessiontree.runtime.scheduling.settings import COPIES
 from sessiontree.workspace.removal import remove_tree
 
@@ -62,8 +62,8 @@ def replay_tree(state_dir: Path, tree_id: str) -> ReplayReport:
     Raises:
         TreeNotFound, JournalError: the tree does not exist or can't be read.
     """
-    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
-        config, records, damage = stored_facts(journal, tree_id)
+    with Journal.open(locate_journal(state_dir, tree_id), read_only=True) as journal:
+        config, records, damage = read_stored_facts(journal, tree_id)
     return replay_records(config, records, damage)
 
 
@@ -87,7 +87,7 @@ class StoredFacts:
             JournalError: one of them can't be read.
         """
         try:
-            for place in journal_dirs(self._state_dir):
+            for place in list_journal_dirs(self._state_dir):
                 self._journals.append(Journal.open(place, read_only=True))
         except BaseException:
             self.__exit__()
@@ -122,7 +122,7 @@ class StoredFacts:
             if index:  # neighbours in a list of trees are often of one journal
                 self._journals.insert(0, self._journals.pop(index))
             return page
-        raise no_tree(str(JournalPlace(self._state_dir).database), tree_id)
+        raise make_no_tree_error(str(JournalPlace(self._state_dir).database), tree_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +156,10 @@ def fork_tree(
         ConfigError: no tree can be forked at this fact, or a child can't be replaced.
         JournalError: the tree can't be read, or no journal can be written.
     """
-    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
-        config, records, _ = stored_facts(journal, tree_id)
-    new = Identity(new_tree_id(), new_nonce(), _now_ms())
-    manifest, own = forked(config, records, at, new, replace)
+    with Journal.open(locate_journal(state_dir, tree_id), read_only=True) as journal:
+        config, records, _ = read_stored_facts(journal, tree_id)
+    new = Identity(make_tree_id(), make_nonce(), _read_clock_ms())
+    manifest, own = fork_facts(config, records, at, new, replace)
     claim = JournalClaim.take(state_dir_of_journal(state_dir))
     try:
         with Journal.open(claim.directory) as journal:
@@ -180,9 +180,9 @@ def dry_resume(state_dir: Path, tree_id: str, prices: Mapping[str, ModelPrice] |
     Raises:
         TreeNotFound, JournalError: the tree does not exist or can't be read.
     """
-    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
-        config, records, _ = stored_facts(journal, tree_id)
-    return forecast(config, records, at_ms=_now_ms(), prices=prices or {})
+    with Journal.open(locate_journal(state_dir, tree_id), read_only=True) as journal:
+        config, records, _ = read_stored_facts(journal, tree_id)
+    return forecast(config, records, at_ms=_read_clock_ms(), prices=prices or {})
 
 
 def dry_fork(
@@ -200,19 +200,19 @@ def dry_fork(
         TreeNotFound, JournalError: the tree does not exist or can't be read.
         ConfigError: no tree can be forked at this fact.
     """
-    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
-        config, records, _ = stored_facts(journal, tree_id)
-    new = Identity(new_tree_id(), new_nonce(), _now_ms())
-    manifest, own = forked(config, records, at, new, replace)
+    with Journal.open(locate_journal(state_dir, tree_id), read_only=True) as journal:
+        config, records, _ = read_stored_facts(journal, tree_id)
+    new = Identity(make_tree_id(), make_nonce(), _read_clock_ms())
+    manifest, own = fork_facts(config, records, at, new, replace)
     shared = len(records) if at is None else at
     return forecast(read_config(manifest.row0), own, at_ms=new.at_ms, prices=prices or {}, shared=shared)
 
 
-def _now_ms() -> int:
+def _read_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def not_here(state_dir: Path, tree_id: str, error: TreeNotFound) -> TreeNotFound:
+def explain_not_found(state_dir: Path, tree_id: str, error: TreeNotFound) -> TreeNotFound:
     """Return the error for a tree that a runtime does not find: the given one, unless another journal has it.
 
     Args:
@@ -221,7 +221,7 @@ def not_here(state_dir: Path, tree_id: str, error: TreeNotFound) -> TreeNotFound
         error: What the runtime raised.
     """
     try:
-        place = journal_holding(state_dir, tree_id)
+        place = locate_journal(state_dir, tree_id)
         if not holds_tree(place, tree_id):
             return error
     except JournalError:
@@ -255,7 +255,7 @@ async def erase_tree(state_dir: Path, tree_id: str, memory_uri: str | None) -> i
     await asyncio.to_thread(count_facts, state_dir, tree_id)  # before a claim makes files in an empty place
     claim = await claim_in_thread(partial(JournalClaim.take, state_dir, tree_id), JournalClaim.release)
     try:
-        forgotten = 0 if memory_uri is None else await _in_memory(memory_uri, partial(_forget, tree_id))
+        forgotten = 0 if memory_uri is None else await _act_on_memory(memory_uri, partial(_forget, tree_id))
         await asyncio.to_thread(_erase, claim, (tree_id,))
     finally:
         claim.release()
@@ -268,11 +268,11 @@ def count_facts(state_dir: Path, tree_id: str) -> int:
     Raises:
         TreeNotFound, JournalError: no journal holds the tree, or it can't be read.
     """
-    place = journal_holding(state_dir, tree_id)
+    place = locate_journal(state_dir, tree_id)
     with Journal.open(place, read_only=True) as journal:
         found = [row.last_seq for row in journal.trees() if row.tree_id == tree_id]
     if not found:
-        raise no_tree(str(JournalPlace(place).database), tree_id)
+        raise make_no_tree_error(str(JournalPlace(place).database), tree_id)
     return found[0]
 
 
@@ -283,7 +283,7 @@ async def count_in_memory(memory_uri: str, tree_id: str) -> int:
         MemoryFailed: a runtime writes memory.
         MemoryFailed: it can't be read.
     """
-    return await _in_memory(memory_uri, partial(_count, tree_id))
+    return await _act_on_memory(memory_uri, partial(_count, tree_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,16 +333,16 @@ def plan_prune(
     found: list[tuple[TreeSummary, Path, bool]] = []
     sizes: dict[str, int] = {}
     in_use = []
-    for place in _journals(state_dir):
-        claim = JournalClaim.of_journal(place)
+    for place in _find_journals(state_dir):
+        claim = JournalClaim.take_journal(place)
         if claim is None:
             in_use.append(place)
         else:
             claim.release()
-        found += [(tree, place, claim is None) for tree in summaries_in(place)]
+        found += [(tree, place, claim is None) for tree in read_summaries(place)]
         if max_bytes is not None:
             with Journal.open(place, read_only=True) as journal:
-                sizes |= journal.tree_bytes()
+                sizes |= journal.count_tree_bytes()
     found.sort(key=lambda each: each[0].written_at_ms, reverse=True)
     before_ms = None if older_than_s is None else (now_s() - older_than_s) * 1000
     chosen = [
@@ -354,12 +354,12 @@ def plan_prune(
     ]
     chosen.reverse()
     if max_bytes is not None:
-        chosen = _until_small(chosen, sizes, max_bytes)
+        chosen = _select_oldest(chosen, sizes, max_bytes)
     journals = {tree.tree_id: place for tree, place in chosen}
     return PrunePlan(tuple(tree for tree, _ in chosen), journals, tuple(in_use))
 
 
-def _until_small(
+def _select_oldest(
     chosen: list[tuple[TreeSummary, Path]], sizes: Mapping[str, int], max_bytes: int
 ) -> list[tuple[TreeSummary, Path]]:
     """Return the first of these trees, oldest first, without which all trees take no more than a size."""
@@ -381,7 +381,7 @@ def prune(plan: PrunePlan) -> list[str]:
     """
     erased: list[str] = []
     for place in dict.fromkeys(plan.journals.values()):
-        claim = JournalClaim.of_journal(place)
+        claim = JournalClaim.take_journal(place)
         if claim is None:
             continue
         try:
@@ -401,8 +401,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
 
 
-def _journals(state_dir: Path) -> tuple[Path, ...]:
-    places = journal_dirs(state_dir)
+def _find_journals(state_dir: Path) -> tuple[Path, ...]:
+    places = list_journal_dirs(state_dir)
     if not places:
         Journal.open(state_dir, read_only=True).release()  # raises the error of an unusable directory
     return places
@@ -419,11 +419,11 @@ def _erase(claim: JournalClaim, tree_ids: Sequence[str]) -> None:
             remove_tree(copies)
 
 
-async def _in_memory(uri: str, act: Callable[[LanceMemoryStore], Awaitable[int]]) -> int:
+async def _act_on_memory(uri: str, act: Callable[[LanceMemoryStore], Awaitable[int]]) -> int:
     """Return the count of an action on a memory store, 0 if it does not exist; it is locked meanwhile."""
-    if await late("stored_embedder")(uri) is None:
+    if await load_late("stored_embedder")(uri) is None:
         return 0
-    store, _ = await late("open_as_stored")(uri, lock=True)
+    store, _ = await load_late("open_as_stored")(uri, lock=True)
     async with store:
         return await act(store)
 

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sessiontree.api.runtime.paths import absolute_path, resolve_state_dir
-from sessiontree.api.runtime.runtime import PURPOSE, late
+from sessiontree.api.runtime.paths import make_absolute, resolve_state_dir
+from sessiontree.api.runtime.runtime import PURPOSE, load_late
 from sessiontree.contracts.settings.given_values import TEXT
 from sessiontree.memory.settings import MemorySettings
 
@@ -63,8 +63,10 @@ class StoredTrees:
             JournalError: its journal can't be read.
             OSError: the file can't be written; the earlier file is unchanged.
         """
-        tree_id, out = TEXT.take(tree_id, "tree_id"), absolute_path(path, "path")
-        records: int = (await asyncio.to_thread(late("export_tree"), self._state_dir, tree_id, out)).records
+        tree_id, out = TEXT.take(tree_id, "tree_id"), make_absolute(path, "path")
+        records: int = (
+            await asyncio.to_thread(load_late("export_tree"), self._state_dir, tree_id, out)
+        ).records
         return records
 
     async def load(self, path: str | Path, *, damaged: bool = False) -> str:
@@ -87,7 +89,9 @@ class StoredTrees:
                 tree already or can't be read.
             JournalUnwritable: the state directory can't be written.
         """
-        load = partial(late("import_tree"), absolute_path(path, "path"), self._state_dir, damaged=damaged)
+        load = partial(
+            load_late("import_tree"), make_absolute(path, "path"), self._state_dir, damaged=damaged
+        )
         tree_id: str = (await asyncio.to_thread(load)).tree_id
         return tree_id
 
@@ -113,7 +117,7 @@ class StoredTrees:
             JournalError: the journal can't be read or written.
         """
         tree_id = TEXT.take(tree_id, "tree_id")
-        made = await asyncio.to_thread(late("fork_tree"), self._state_dir, tree_id, at, replace)
+        made = await asyncio.to_thread(load_late("fork_tree"), self._state_dir, tree_id, at, replace)
         new_id: str = made.tree_id
         return new_id
 
@@ -135,7 +139,7 @@ class StoredTrees:
             JournalError: it can't be read.
         """
         tree_id = TEXT.take(tree_id, "tree_id")
-        found: DryRun = await asyncio.to_thread(late("dry_resume"), self._state_dir, tree_id, prices)
+        found: DryRun = await asyncio.to_thread(load_late("dry_resume"), self._state_dir, tree_id, prices)
         return found
 
     async def dry_fork(
@@ -163,7 +167,7 @@ class StoredTrees:
             JournalError: it can't be read.
         """
         tree_id = TEXT.take(tree_id, "tree_id")
-        forecast = partial(late("dry_fork"), self._state_dir, tree_id, at, prices, replace)
+        forecast = partial(load_late("dry_fork"), self._state_dir, tree_id, at, prices, replace)
         found: DryRun = await asyncio.to_thread(forecast)
         return found
 
@@ -184,7 +188,7 @@ class StoredTrees:
             JournalError: it can't be read.
         """
         tree_id = TEXT.take(tree_id, "tree_id")
-        report: ReplayReport = await asyncio.to_thread(late("replay_tree"), self._state_dir, tree_id)
+        report: ReplayReport = await asyncio.to_thread(load_late("replay_tree"), self._state_dir, tree_id)
         return report
 
     async def erase(
@@ -208,7 +212,7 @@ class StoredTrees:
             JournalError, MemoryFailed: the journal or memory can't be written.
         """
         uri = None if keep_memory else (memory or MemorySettings()).uri_in(self._state_dir)
-        forgotten: int = await late("erase_tree")(self._state_dir, TEXT.take(tree_id, "tree_id"), uri)
+        forgotten: int = await load_late("erase_tree")(self._state_dir, TEXT.take(tree_id, "tree_id"), uri)
         return forgotten
 
     async def prune(
@@ -239,14 +243,14 @@ class StoredTrees:
         """
 
         def run() -> Sequence[str]:
-            plan = late("plan_prune")(
+            plan = load_late("plan_prune")(
                 self._state_dir,
                 older_than_s=older_than_s,
                 keep=keep,
                 max_bytes=max_bytes,
                 unfinished=unfinished,
             )
-            erased: Sequence[str] = late("prune")(plan)
+            erased: Sequence[str] = load_late("prune")(plan)
             return erased
 
         return await asyncio.to_thread(run)
@@ -262,5 +266,7 @@ class StoredTrees:
             JournalError: a journal can't be read.
         """
         PURPOSE.take(purpose, "purpose")
-        found: Sequence[TreeSummary] = await asyncio.to_thread(late("summaries_of"), self._state_dir, purpose)
+        found: Sequence[TreeSummary] = await asyncio.to_thread(
+            load_late("summaries_of"), self._state_dir, purpose
+        )
         return found

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from sessiontree.contracts.recorded.approvals import decision_words
-from sessiontree.contracts.recorded.codec import wire_parts
+from sessiontree.contracts.recorded.approvals import describe_decision
+from sessiontree.contracts.recorded.codec import list_wire_parts
 from sessiontree.contracts.reports.events import exit_of
-from sessiontree.contracts.values.messages import ToolResultMessage, message_from_wire
+from sessiontree.contracts.values.messages import ToolResultMessage, decode_message
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import UPCASTERS
 from sessiontree.view.program_panel import read_fan_out
 
@@ -44,7 +44,7 @@ class TranscriptStep:
         """Yield it as lines for people; they are not yet safe to show."""
         yield f"[{self.seq}] {self.session}: {self.what}"
         if self.text:
-            yield from indented(self.text, 4)
+            yield from indent_text(self.text, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,9 @@ class StepOfFact:
 Fact: TypeAlias = Mapping[str, Any]
 
 
-def transcript_of(records: Iterable[JournalRecord], session: str | None = None) -> Iterator[TranscriptStep]:
+def build_transcript(
+    records: Iterable[JournalRecord], session: str | None = None
+) -> Iterator[TranscriptStep]:
     """Yield the steps of a tree's facts, in their order.
 
     Args:
@@ -84,12 +86,12 @@ def transcript_of(records: Iterable[JournalRecord], session: str | None = None) 
     Raises:
         JournalTooNew, JournalCorrupt: no release that is known here wrote a fact.
     """
-    for given in steps_of_facts(records):
+    for given in derive_steps(records):
         if session is None or session == given.step.session:
             yield given.step
 
 
-def steps_of_facts(records: Iterable[JournalRecord]) -> Iterator[StepOfFact]:
+def derive_steps(records: Iterable[JournalRecord]) -> Iterator[StepOfFact]:
     """Yield the steps of a tree's facts, in their order, each with what it was read from.
 
     Raises:
@@ -97,9 +99,9 @@ def steps_of_facts(records: Iterable[JournalRecord]) -> Iterator[StepOfFact]:
     """
     asked_by: dict[str, str] = {}
     for record in records:
-        if kind_in(record.text) not in _READ:
+        if read_kind(record.text) not in _READ:
             continue
-        for fact in wire_parts(UPCASTERS.upcast(record.to_json())):
+        for fact in list_wire_parts(UPCASTERS.upcast(record.to_json())):
             kind = str(fact["kind"])
             say = _STEPS.get(kind)
             if kind == "approval_requested":
@@ -111,18 +113,18 @@ def steps_of_facts(records: Iterable[JournalRecord]) -> Iterator[StepOfFact]:
                 yield StepOfFact(step, kind, said.key or str(fact.get("key") or ""), child)
 
 
-def indented(text: str, spaces: int) -> Iterator[str]:
+def indent_text(text: str, spaces: int) -> Iterator[str]:
     """Yield the lines of a text, indented; at most ``MAX_TEXT_CHARS`` characters of it."""
-    for line in shortened(text, MAX_TEXT_CHARS).split("\n"):
+    for line in shorten(text, MAX_TEXT_CHARS).split("\n"):
         yield f"{' ' * spaces}{line}"
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Return a text cut to a number of characters; it says how many are left out."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters)"
 
 
-def _spawned(fact: Fact) -> Iterator[_Said]:
+def _on_spawned(fact: Fact) -> Iterator[_Said]:
     spec = fact["spec"]
     yield _Said(f"spawned {spec['session_id']}", str(spec.get("task", "")), str(spec.get("parent") or MAIN))
 
@@ -131,17 +133,17 @@ def _spawn_denied(fact: Fact) -> Iterator[_Said]:
     yield _Said(f"spawn of a {fact['kind_']} refused", str(fact["reason"]), str(fact["parent"]), True)
 
 
-def _received(fact: Fact) -> Iterator[_Said]:
+def _on_received(fact: Fact) -> Iterator[_Said]:
     message = fact["message"]
-    yield _Said(f"message from {message.get('origin', 'user')}", _text(message))
+    yield _Said(f"message from {message.get('origin', 'user')}", _join_text(message))
 
 
-def _replied(fact: Fact) -> Iterator[_Said]:
+def _on_replied(fact: Fact) -> Iterator[_Said]:
     calls = 0
     for block in fact["message"]["content"]:
         if block["type"] == "toolCall":
             key, calls = f"{fact.get('turn', 0)}.{calls}", calls + 1
-            yield _Said(f"call {block['name']}", _json(block["arguments"]), key=key)
+            yield _Said(f"call {block['name']}", _to_json(block["arguments"]), key=key)
         elif block["type"] == "text" and block["text"]:
             yield _Said("reply", block["text"])
 
@@ -154,30 +156,30 @@ def _reply_empty(fact: Fact) -> Iterator[_Said]:
     yield _Said("reply", "(empty; the model is asked once more)", is_failure=True)
 
 
-def _opened(fact: Fact) -> Iterator[_Said]:
-    yield _Said(f"call {fact['tool']} by the program", _json(fact["arguments"]))
+def _on_opened(fact: Fact) -> Iterator[_Said]:
+    yield _Said(f"call {fact['tool']} by the program", _to_json(fact["arguments"]))
 
 
-def _program_started(fact: Fact) -> Iterator[_Said]:
+def _on_program_started(fact: Fact) -> Iterator[_Said]:
     call, source = fact["call"], fact.get("source")
     yield _Said(f"program {call['key']} begins", "" if source is None else source["code"], key=call["key"])
 
 
-def _program_advanced(fact: Fact) -> Iterator[_Said]:
+def _on_program_advanced(fact: Fact) -> Iterator[_Said]:
     for note in fact.get("notes", ()):
         text = str(note["text"])
         if note["sort"] == "phase":
             yield _Said(f"phase {text}", "")
         elif note["sort"] == "fan_out":
-            yield from _fan_out(text)
+            yield from _on_fan_out(text)
         else:
             yield _Said("program output", text)
     for asked in fact["calls"]:
         line = f" at line {asked['line']}" if asked.get("line") else ""
-        yield _Said(f"program calls {asked['tool']}{line}", _json(asked["arguments"]))
+        yield _Said(f"program calls {asked['tool']}{line}", _to_json(asked["arguments"]))
 
 
-def _fan_out(text: str) -> Iterator[_Said]:
+def _on_fan_out(text: str) -> Iterator[_Said]:
     """Say what a note of the functions around a program means; any other note means nothing."""
     noted = read_fan_out(text)
     if noted is not None:
@@ -186,57 +188,57 @@ def _fan_out(text: str) -> Iterator[_Said]:
         yield _Said(f"fan-out {number} {more}", "")
 
 
-def _rejected(fact: Fact) -> Iterator[_Said]:
+def _on_rejected(fact: Fact) -> Iterator[_Said]:
     where = f" at {fact['field']}" if fact.get("field") else ""
     what = f"arguments of {fact['tool']} rejected, attempt {fact['attempt']}"
     yield _Said(what, f"{fact['reason']}{where}", is_failure=True)
 
 
-def _resolved(fact: Fact) -> Iterator[_Said]:
-    message = message_from_wire(fact["message"])
+def _on_resolved(fact: Fact) -> Iterator[_Said]:
+    message = decode_message(fact["message"])
     if not isinstance(message, ToolResultMessage):
         return
     how = "error" if message.is_error else exit_of(message)
     what = f"result of {message.tool_name}{'' if how is None else f' ({how})'}"
-    yield _Said(what, _text(fact["message"]), is_failure=how is not None)
+    yield _Said(what, _join_text(fact["message"]), is_failure=how is not None)
 
 
-def _parked(fact: Fact) -> Iterator[_Said]:
-    yield _Said(f"call {fact['message'].get('toolName', fact['key'])} waits", _text(fact["message"]))
+def _on_parked(fact: Fact) -> Iterator[_Said]:
+    yield _Said(f"call {fact['message'].get('toolName', fact['key'])} waits", _join_text(fact["message"]))
 
 
-def _requested(fact: Fact) -> Iterator[_Said]:
+def _on_requested(fact: Fact) -> Iterator[_Said]:
     question = fact["question"]
     call = question["call"]
     what = f"approval asked for {call['tool']}, request {question['request_id']}"
-    yield _Said(what, _json(call["arguments"]), str(question["session"]))
+    yield _Said(what, _to_json(call["arguments"]), str(question["session"]))
 
 
-def _decided(fact: Fact) -> Iterator[_Said]:
+def _on_decided(fact: Fact) -> Iterator[_Said]:
     refused = fact["decision"] != "approved"
     yield _Said(
-        f"approval {decision_words(fact['decision'], fact['by'])}", str(fact["reason"]), is_failure=refused
+        f"approval {describe_decision(fact['decision'], fact['by'])}", str(fact["reason"]), is_failure=refused
     )
 
 
-def _failed(fact: Fact) -> Iterator[_Said]:
+def _on_failed(fact: Fact) -> Iterator[_Said]:
     yield _Said("no reply", str(fact["reason"]), is_failure=True)
 
 
-def _interrupted(fact: Fact) -> Iterator[_Said]:
+def _on_interrupted(fact: Fact) -> Iterator[_Said]:
     yield _Said("interrupted", str(fact["reason"]), is_failure=True)
 
 
-def _compacted(fact: Fact) -> Iterator[_Said]:
-    yield _Said("summary of the older part", _text(fact["summary"]))
+def _on_compacted(fact: Fact) -> Iterator[_Said]:
+    yield _Said("summary of the older part", _join_text(fact["summary"]))
 
 
-def _spent(fact: Fact) -> Iterator[_Said]:
+def _on_spent(fact: Fact) -> Iterator[_Said]:
     text = f"{fact['limit']}: {fact['used']:g} of {fact['allowed']:g}"
     yield _Said("budget spent", text, str(fact["account"]), True)
 
 
-def _given_up(fact: Fact) -> Iterator[_Said]:
+def _on_given_up(fact: Fact) -> Iterator[_Said]:
     yield _Said(f"gave up {fact['tool']}", str(fact["reason"]), is_failure=True)
 
 
@@ -245,11 +247,11 @@ def _hook_failed(fact: Fact) -> Iterator[_Said]:
     yield _Said(what, str(fact["reason"]), str(fact.get("session", "")), True)
 
 
-def _told(fact: Fact) -> Iterator[_Said]:
+def _on_told(fact: Fact) -> Iterator[_Said]:
     yield _Said("message to the channel", str(fact["text"]), str(fact["session"]))
 
 
-def _ended(fact: Fact) -> Iterator[_Said]:
+def _on_ended(fact: Fact) -> Iterator[_Said]:
     failed = fact["status"] != "completed"
     how = fact["result"].get("cause") or fact["status"]
     what, text = f"ended: {how}", str(fact["result"].get("summary", ""))
@@ -257,41 +259,41 @@ def _ended(fact: Fact) -> Iterator[_Said]:
 
 
 _STEPS: Final[Mapping[str, Callable[[Fact], Iterator[_Said]]]] = {
-    "session_spawned": _spawned,
+    "session_spawned": _on_spawned,
     "spawn_denied": _spawn_denied,
-    "message_received": _received,
-    "turn_replied": _replied,
+    "message_received": _on_received,
+    "turn_replied": _on_replied,
     "reply_cut": _reply_cut,
     "reply_empty": _reply_empty,
-    "turn_failed": _failed,
-    "call_opened": _opened,
-    "program_started": _program_started,
-    "program_advanced": _program_advanced,
-    "arguments_rejected": _rejected,
-    "call_parked": _parked,
-    "call_resolved": _resolved,
-    "approval_requested": _requested,
-    "approval_decided": _decided,
-    "context_compacted": _compacted,
-    "budget_spent": _spent,
-    "tool_given_up": _given_up,
+    "turn_failed": _on_failed,
+    "call_opened": _on_opened,
+    "program_started": _on_program_started,
+    "program_advanced": _on_program_advanced,
+    "arguments_rejected": _on_rejected,
+    "call_parked": _on_parked,
+    "call_resolved": _on_resolved,
+    "approval_requested": _on_requested,
+    "approval_decided": _on_decided,
+    "context_compacted": _on_compacted,
+    "budget_spent": _on_spent,
+    "tool_given_up": _on_given_up,
     "hook_failed": _hook_failed,
     "outside_hook_failed": _hook_failed,
-    "interrupted": _interrupted,
-    "channel_said": _told,
-    "session_ended": _ended,
+    "interrupted": _on_interrupted,
+    "channel_said": _on_told,
+    "session_ended": _on_ended,
 }
 """By kind of fact, what is said of it."""
 _READ: Final = frozenset({*_STEPS, "opened"})
 """Kinds of facts of which something is said, or that may hold such facts."""
 
 
-def _text(message: Mapping[str, Any]) -> str:
+def _join_text(message: Mapping[str, Any]) -> str:
     return "\n".join(
         str(block["text"]) if block["type"] == "text" else f"({block['type']})"
         for block in message["content"]
     )
 
 
-def _json(value: object) -> str:
+def _to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -17,13 +17,13 @@ from typing import BinaryIO
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, JournalTooNew, JournalUnwritable
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.journal.claim import JournalClaim, journal_dirs, journal_holding, state_dir_of_journal
-from sessiontree.journal.export import Export, ExportSummary, Manifest, load_export, private_file
+from sessiontree.journal.claim import JournalClaim, list_journal_dirs, locate_journal, state_dir_of_journal
+from sessiontree.journal.export import Export, ExportSummary, Manifest, load_export, open_private_file
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config, read_fact
 from sessiontree.tree.state.evolve import evolve
-from sessiontree.tree.state.state import initial_tree
+from sessiontree.tree.state.state import make_initial_tree
 
 _NOT_IMPORTED = "nothing was imported"
 _GIVE_AN_EXPORT = "give a file as an export wrote it"
@@ -41,13 +41,13 @@ def export_tree(state_dir: Path, tree_id: str, path: Path) -> ExportSummary:
         TreeNotFound, JournalError: the tree does not exist or can't be read.
         OSError: the file can't be written; the earlier file is unchanged.
     """
-    with private_file(path) as out:
+    with open_private_file(path) as out:
         return write_tree(state_dir, tree_id, out)
 
 
 def write_tree(state_dir: Path, tree_id: str, out: BinaryIO) -> ExportSummary:
     """Write the durable facts of a tree to a stream; as :func:`export_tree` otherwise."""
-    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
+    with Journal.open(locate_journal(state_dir, tree_id), read_only=True) as journal:
         text = io.TextIOWrapper(out, "ascii", newline="\n")
         try:
             return journal.export(tree_id, text)
@@ -85,9 +85,9 @@ def import_tree(path: Path, state_dir: Path, *, damaged: bool = False) -> Export
 
 def read_tree(data: BinaryIO, name: str, state_dir: Path, *, damaged: bool = False) -> ExportSummary:
     """Import an export from a stream; ``name`` is for errors; as :func:`import_tree` otherwise."""
-    manifest, export = _checked(data, name, damaged=damaged)
-    with _one_import_at_a_time(state_dir_of_journal(state_dir)):
-        for place in journal_dirs(state_dir_of_journal(state_dir)):
+    manifest, export = _check_export(data, name, damaged=damaged)
+    with _lock_imports(state_dir_of_journal(state_dir)):
+        for place in list_journal_dirs(state_dir_of_journal(state_dir)):
             with Journal.open(place, read_only=True) as journal:
                 if any(row.tree_id == manifest.tree_id for row in journal.trees()):
                     raise JournalError(
@@ -107,7 +107,7 @@ def read_tree(data: BinaryIO, name: str, state_dir: Path, *, damaged: bool = Fal
 
 
 @contextmanager
-def _one_import_at_a_time(state_dir: Path) -> Iterator[None]:
+def _lock_imports(state_dir: Path) -> Iterator[None]:
     """Prevent two imports of one tree into two journals of a state directory."""
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def _one_import_at_a_time(state_dir: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _checked(data: BinaryIO, name: str, *, damaged: bool) -> tuple[Manifest, Export]:
+def _check_export(data: BinaryIO, name: str, *, damaged: bool) -> tuple[Manifest, Export]:
     """Return an export that can be resumed once it is imported, and its manifest."""
     lines = io.TextIOWrapper(data, "ascii", errors="replace", newline="\n")
     try:
@@ -145,7 +145,7 @@ def _checked(data: BinaryIO, name: str, *, damaged: bool) -> tuple[Manifest, Exp
 
 
 def _check_facts(name: str, manifest: Manifest, records: Sequence[JournalRecord]) -> None:
-    state, seq = initial_tree(), 0
+    state, seq = make_initial_tree(), 0
     try:
         config = read_config(manifest.row0)
         if not isinstance(config, TreeConfig) or config.tree_id != manifest.tree_id:

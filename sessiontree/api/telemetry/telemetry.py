@@ -42,7 +42,7 @@ TelemetryLike: TypeAlias = Telemetry | bool | None
 """Settings of the export of traces, True for the defaults, or None or False for no export."""
 
 
-def checked(telemetry: TelemetryLike) -> TelemetryLike:
+def check_telemetry(telemetry: TelemetryLike) -> TelemetryLike:
     """Return the setting as given.
 
     Raises:
@@ -83,8 +83,8 @@ def plan_of(telemetry: TelemetryLike, environ: Mapping[str, str] = os.environ) -
     provider = None
     if isinstance(telemetry, Telemetry):
         content, provider = telemetry.content or content, telemetry.provider
-    provider = provider or _programs_provider()
-    if provider is None and not required and not _names_collector(environ):
+    provider = provider or _get_program_provider()
+    if provider is None and not required and not _has_collector(environ):
         return None
     return TracePlan(provider, content, required)
 
@@ -100,14 +100,14 @@ def unusable(environ: Mapping[str, str] = os.environ) -> str | None:
     return None
 
 
-def _names_collector(environ: Mapping[str, str]) -> bool:
+def _has_collector(environ: Mapping[str, str]) -> bool:
     exporter = environ.get("OTEL_TRACES_EXPORTER", "").strip()
     if exporter == "none":
         return False
     return bool(exporter) or any(environ.get(name, "").strip() for name in _ENDPOINTS)
 
 
-def _programs_provider() -> Any:
+def _get_program_provider() -> Any:
     """Return the tracer provider that the program has set, or None if it has set none of the SDK."""
     trace = sys.modules.get("opentelemetry.trace")
     provider = None if trace is None else trace.get_tracer_provider()

@@ -46,7 +46,7 @@ class TraceExport:
         self._otlp: OtlpExport | None = None
         provider = plan.provider
         if provider is None:
-            self._otlp = _otlp_export(load_otlp)
+            self._otlp = _make_otlp_export(load_otlp)
             provider = self._otlp.provider
         self._finished = False
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
@@ -57,7 +57,7 @@ class TraceExport:
         """How many spans were dropped or not delivered so far."""
         return self._sender.dropped + (0 if self._otlp is None else self._otlp.lost)
 
-    def tracer(
+    def make_tracer(
         self,
         supervisor: SupervisorApi,
         config: TreeConfig,
@@ -92,12 +92,12 @@ class TraceExport:
                 loop.call_soon_threadsafe(done.set)
 
 
-def content_by(plan: TracePlan, hooks: Iterable[Hook]) -> Content | None:
+def make_content_filter(plan: TracePlan, hooks: Iterable[Hook]) -> Content | None:
     """Return what passes contents on without secrets; None = contents are left out."""
     return redact_with(hooks) if plan.content else None
 
 
-def _otlp_export(load: Callable[[], type[OtlpExport]]) -> OtlpExport:
+def _make_otlp_export(load: Callable[[], type[OtlpExport]]) -> OtlpExport:
     if (problem := unusable()) is not None:
         raise ConfigError(f"telemetry: {problem}")
     try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sessiontree.api.telemetry.telemetry import TelemetryLike, TracePlan, checked, plan_of
+from sessiontree.api.telemetry.telemetry import TelemetryLike, TracePlan, check_telemetry, plan_of
 from sessiontree.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class Traces:
     """
 
     def __init__(self, telemetry: TelemetryLike, log: str | None, load: Callable[[str], Any]) -> None:
-        self._telemetry = checked(telemetry)
-        self._logs = _wants_lines(log)
+        self._telemetry = check_telemetry(telemetry)
+        self._logs = _should_log_lines(log)
         self._load = load
         self._exports: dict[Any, TraceExport | None] = {}
         if (plan := plan_of(self._telemetry)) is not None and plan.required:
@@ -49,7 +49,7 @@ class Traces:
         if self._logs:
             self._load("log_as_json")()
 
-    def tracers(
+    def make_tracers(
         self, supervisor: SupervisorApi, config: TreeConfig, journal_dir: Path | None, hooks: Iterable[Hook]
     ) -> list[TreeTracer]:
         """Return what traces and logs a tree that opens now; empty = nobody asks for it."""
@@ -61,7 +61,7 @@ class Traces:
         export = None if plan is None else self._export_by(plan)
         if plan is not None and export is not None:
             content = self._load("trace_content")(plan, hooks)
-            found.append(export.tracer(supervisor, config, journal_dir, content))
+            found.append(export.make_tracer(supervisor, config, journal_dir, content))
         return found
 
     def _export_by(self, plan: TracePlan) -> TraceExport | None:
@@ -83,7 +83,7 @@ class Traces:
             await export.close()
 
 
-def _wants_lines(log: str | None) -> bool:
+def _should_log_lines(log: str | None) -> bool:
     """Return whether log records are written as JSON lines.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 from sessiontree.api.trajectories.open_calls import OpenCalls
 from sessiontree.api.trajectories.semantic_edges import SemanticEdges
-from sessiontree.api.trajectories.session_steps import SessionSteps, further_amounts
+from sessiontree.api.trajectories.session_steps import SessionSteps, select_further_amounts
 from sessiontree.api.trajectories.step_spool import StepSpool, to_bytes
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.facts import tree_facts
@@ -21,8 +21,8 @@ from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.contracts.values.request_names import EDGES_KEY
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.journal.claim import journal_holding
-from sessiontree.journal.export import ExportSummary, private_file
+from sessiontree.journal.claim import locate_journal
+from sessiontree.journal.export import ExportSummary, open_private_file
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config
@@ -44,24 +44,24 @@ def export_trajectory(state_dir: Path, tree_id: str, path: Path) -> ExportSummar
         TreeNotFound, JournalError: the tree does not exist or can't be read.
         OSError: the file can't be written; the earlier file is unchanged.
     """
-    with private_file(path) as out:
+    with open_private_file(path) as out:
         return write_trajectory(state_dir, tree_id, out)
 
 
 def write_trajectory(state_dir: Path, tree_id: str, out: BinaryIO) -> ExportSummary:
     """Write a tree's trajectory to a stream; as :func:`export_trajectory` otherwise."""
-    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal, StepSpool() as spool:
+    with Journal.open(locate_journal(state_dir, tree_id), read_only=True) as journal, StepSpool() as spool:
         verdict = journal.verify(tree_id)
         trajectory = TreeTrajectory(read_config(journal.row0(tree_id)), spool)
         count = 0
-        for record in _records(journal, tree_id, verdict.last_good_seq):
+        for record in _read_records(journal, tree_id, verdict.last_good_seq):
             trajectory.add(record)
             count += 1
         trajectory.write(out, verdict.reason)
         return ExportSummary(tree_id, count, verdict.reason)
 
 
-def _records(journal: Journal, tree_id: str, last_seq: int) -> Iterator[JournalRecord]:
+def _read_records(journal: Journal, tree_id: str, last_seq: int) -> Iterator[JournalRecord]:
     after = 0
     while after < last_seq:
         page = journal.read(tree_id, after_seq=after, max_n=min(_PAGE, last_seq - after))
@@ -116,8 +116,8 @@ class TreeTrajectory:
                 parent = self._sessions.get(spec.parent or "")
                 if parent is not None:
                     parent.at(record.seq, record.at_ms)
-                    key = self._calls.starter_of(parent.spec.session_id, spec.key)
-                    parent.start_child(spec, self._id_of(spec.session_id), key)
+                    key = self._calls.find_starter(parent.spec.session_id, spec.key)
+                    parent.start_child(spec, self._build_id(spec.session_id), key)
             case tree_facts.VisionAnswered(session=session) if session in self._sessions:
                 self._sessions[session].at(record.seq, record.at_ms)
                 self._sessions[session].look(fact)
@@ -146,16 +146,17 @@ class TreeTrajectory:
     def _write(self, out: BinaryIO, steps: SessionSteps, damage: str | None) -> Usage:
         """Write one trajectory with those below it; return what all of them used."""
         spec = steps.spec
-        out.write(b"{" + _members({
+        out.write(b"{" + _encode_members({
             "schema_version": SCHEMA_VERSION,
             "session_id": self._config.tree_id,
-            "trajectory_id": self._id_of(spec.session_id),
-            "agent": self._agent_of(steps),
+            "trajectory_id": self._build_id(spec.session_id),
+            "agent": self._describe_agent(steps),
         }))  # fmt: skip
-        _write_list(out, b',"steps":[', self._spool.steps_of(spec.session_id))
+        _write_list(out, b',"steps":[', self._spool.read_steps(spec.session_id))
         if damage is not None:
             out.write(
-                b"," + _members({"notes": f"The journal is damaged; later steps are missing: {damage}"})
+                b","
+                + _encode_members({"notes": f"The journal is damaged; later steps are missing: {damage}"})
             )
         below = Usage()
         if steps.children:
@@ -166,7 +167,7 @@ class TreeTrajectory:
                 opening = b","
             out.write(b"]")
         total = steps.used + below
-        out.write(b"," + _members({"final_metrics": _final_metrics(steps, total)}))
+        out.write(b"," + _encode_members({"final_metrics": _compute_final_metrics(steps, total)}))
         self._write_extra(out, steps)
         out.write(b"}")
         return total
@@ -175,19 +176,21 @@ class TreeTrajectory:
         spec = steps.spec
         extra = {"session": spec.session_id, "status": steps.status}
         if spec.session_id != MAIN:
-            out.write(b"," + _members({"extra": extra}))
+            out.write(b"," + _encode_members({"extra": extra}))
             return
         if self._config.forks:
             extra["forked_from"] = self._config.forks[-1].tree_id
         _write_list(
-            out, b',"extra":{%s,"%s":{"edges":[' % (_members(extra), EDGES_KEY.encode()), self._spool.edges()
+            out,
+            b',"extra":{%s,"%s":{"edges":[' % (_encode_members(extra), EDGES_KEY.encode()),
+            self._spool.edges(),
         )
         out.write(b"}}")
 
-    def _id_of(self, session: str) -> str:
+    def _build_id(self, session: str) -> str:
         return f"{self._config.tree_id}/{session}"
 
-    def _agent_of(self, steps: SessionSteps) -> dict[str, Any]:
+    def _describe_agent(self, steps: SessionSteps) -> dict[str, Any]:
         spec = steps.spec
         extra = {"kind": spec.kind.value, "depth": spec.depth, "label": spec.label, "started_by": spec.via}
         return {
@@ -198,7 +201,7 @@ class TreeTrajectory:
         }
 
 
-def _final_metrics(steps: SessionSteps, total: Usage) -> dict[str, Any]:
+def _compute_final_metrics(steps: SessionSteps, total: Usage) -> dict[str, Any]:
     """Return the sums of a trajectory; the format's cost, and it alone, includes what subagents used."""
     used = steps.used
     extra: dict[str, Any] = {
@@ -213,11 +216,11 @@ def _final_metrics(steps: SessionSteps, total: Usage) -> dict[str, Any]:
         "total_cached_tokens": used.cache_read_tokens,
         "total_cost_usd": total.cost_usd,
         "total_steps": steps.count,
-        "extra": extra | further_amounts(used),
+        "extra": extra | select_further_amounts(used),
     }
 
 
-def _members(values: dict[str, Any]) -> bytes:
+def _encode_members(values: dict[str, Any]) -> bytes:
     """Return members of an object, without its braces."""
     return to_bytes(values)[1:-1]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from sessiontree.contracts.facts import session_facts, tree_facts
 from sessiontree.contracts.facts.tree_config import TreeConfig
-from sessiontree.contracts.recorded.programs import key_in_program
-from sessiontree.contracts.values.session_ids import SessionIds, session_key
+from sessiontree.contracts.recorded.programs import make_program_key
+from sessiontree.contracts.values.session_ids import SessionIds, compute_session_key
 from sessiontree.journal.record import JournalRecord
 
 
@@ -35,7 +35,7 @@ class OpenCalls:
                     self._begin(record, f"{turn}.{index}", call.name)
             case session_facts.ProgramAdvanced(key=key, calls=calls, first=first):
                 for number, asked in enumerate(calls, first):
-                    self._begin(record, key_in_program(key, number), asked.tool)
+                    self._begin(record, make_program_key(key, number), asked.tool)
             case session_facts.CallOpened(key=key, tool=tool):
                 self._begin(record, key, tool)
             case session_facts.CallResolved(key=key):
@@ -46,7 +46,7 @@ class OpenCalls:
             case session_facts.SessionForked():
                 self._rename(record)
 
-    def starter_of(self, parent: str, spawn_key: str | None) -> str | None:
+    def find_starter(self, parent: str, spawn_key: str | None) -> str | None:
         """Return the key of the open call of a session that started a child; None = no open call did."""
         return None if spawn_key is None else self._keys.get((parent, spawn_key))
 
@@ -54,22 +54,22 @@ class OpenCalls:
         """Whether a call is not open."""
         return key not in self._open.get(session, {})
 
-    def key_of_tool(self, session: str, tool: str) -> str | None:
+    def find_tool_key(self, session: str, tool: str) -> str | None:
         """Return the key of the newest open call of a tool in a session; None = it has none."""
         named = [key for key, (name, _) in self._open.get(session, {}).items() if name == tool]
         return named[-1] if named else None
 
     def _begin(self, record: JournalRecord, key: str, tool: str) -> None:
-        call_id = self._ids_at(record).call(key)
+        call_id = self._find_ids(record).call(key)
         self._open.setdefault(record.session, {})[key] = (tool, call_id)
         self._keys[record.session, call_id] = key
 
-    def _ids_at(self, record: JournalRecord) -> SessionIds:
+    def _find_ids(self, record: JournalRecord) -> SessionIds:
         """Return what made the ids of a session when a fact was decided: a fork makes other ones."""
         found = self._ids.get(record.session)
         if found is None:
             nonces = (fork.nonce for fork in self._config.forks if record.seq <= fork.seq)
-            key = session_key(next(nonces, self._config.nonce), record.session)
+            key = compute_session_key(next(nonces, self._config.nonce), record.session)
             found = self._ids[record.session] = SessionIds(record.session, key)
         return found
 

@@ -86,35 +86,35 @@ class SemanticEdges:
         if record.session:
             known = self._sessions.get(record.session)
             if known is not None:
-                yield from self._of_session(record.session, known, fact)
+                yield from self._link_session(record.session, known, fact)
             return
         match fact:
             case tree_facts.SessionSpawned(spec=spec):
-                self._spawned(spec)
+                self._on_spawned(spec)
             case tree_facts.SessionEnded(session=session, status=status):
                 self._ended = session
-                yield from self._stopped(session, status)
+                yield from self._link_stopped(session, status)
             case tree_facts.Posted(session=parent, stimulus=Incoming(origin="child") as report):
-                if self._ended and self._parent_of(self._ended) == parent:
+                if self._ended and self._find_parent(self._ended) == parent:
                     self._reports[parent, report.message_id] = self._ended
             case tree_facts.CancelBegun(sessions=sessions, reason=reason, status=status) if sessions:
-                source = self._canceller(record, sessions[0], reason)
+                source = self._find_canceller(record, sessions[0], reason)
                 for each in sessions:
                     if source is not None and (stopped := self._sessions.get(each)) is not None:
                         stopped.stopped = stopped.stopped or (source, status)
 
-    def _parent_of(self, session: str) -> str:
+    def _find_parent(self, session: str) -> str:
         known = self._sessions.get(session)
         return "" if known is None else known.parent
 
-    def _spawned(self, spec: SessionSpec) -> None:
+    def _on_spawned(self, spec: SessionSpec) -> None:
         parent = spec.parent or ""
-        key = self._calls.starter_of(parent, spec.key)
+        key = self._calls.find_starter(parent, spec.key)
         made = self._sessions[spec.session_id] = _LinkedSession(parent, key)
-        if (source := _asker(parent, key)) is not None:
+        if (source := _find_asker(parent, key)) is not None:
             made.causes.append((source, "subagent_call"))
 
-    def _stopped(self, name: str, status: str) -> Iterator[SemanticEdge]:
+    def _link_stopped(self, name: str, status: str) -> Iterator[SemanticEdge]:
         """Yield the edge to a session that a reply stopped.
 
         It is known at the end alone: an answer that was on its way when the session was stopped is journaled
@@ -127,26 +127,26 @@ class SemanticEdges:
         if status == intended and known.last not in {"", source}:
             yield SemanticEdge(source, known.last, "subagent_cancel")
 
-    def _canceller(self, record: JournalRecord, head: str, reason: str) -> str | None:
+    def _find_canceller(self, record: JournalRecord, head: str, reason: str) -> str | None:
         """Return the request whose reply stopped a session; None = no reply did."""
         known = self._sessions.get(head)
         if known is None:
             return None
         if reason == UNAWAITED:
-            return _asker(known.parent, known.started_by)
+            return _find_asker(known.parent, known.started_by)
         above = known.parent if record.cause == f"stop:{head}" else ""
         while above:
-            key = self._calls.key_of_tool(above, STOPS_CHILDREN)
+            key = self._calls.find_tool_key(above, STOPS_CHILDREN)
             if key is not None:
-                return _asker(above, key)
-            above = self._parent_of(above)
+                return _find_asker(above, key)
+            above = self._find_parent(above)
         return None
 
-    def _of_session(self, name: str, known: _LinkedSession, fact: Any) -> Iterator[SemanticEdge]:
+    def _link_session(self, name: str, known: _LinkedSession, fact: Any) -> Iterator[SemanticEdge]:
         match fact:
             case session_facts.TurnReplied(turn=turn):
                 known.last = request_name(name, turn)
-                yield from _edges_to(known.last, known.causes)
+                yield from _make_edges(known.last, known.causes)
                 known.causes = []
             case session_facts.ContextCompacted(turn=turn):
                 summary = request_name(name, turn)
@@ -162,7 +162,7 @@ class SemanticEdges:
         """Follow the reports of children until a request reads them."""
         match fact:
             case session_facts.MessageReceived(message_id=message_id):
-                known.inbox.append(self._reporters(name, known, message_id))
+                known.inbox.append(self._find_reporters(name, known, message_id))
             case session_facts.TurnStarted(took=took):
                 for children in known.inbox[:took]:
                     self._return(known, children)
@@ -175,7 +175,7 @@ class SemanticEdges:
             case session_facts.CallResolved(key=key) if key not in known.parked:
                 self._return(known, known.reports.pop(key, ()))
 
-    def _reporters(self, name: str, known: _LinkedSession, message_id: str) -> list[str]:
+    def _find_reporters(self, name: str, known: _LinkedSession, message_id: str) -> list[str]:
         """Return the children whose reports a message brings, by itself or as the outcome of a program."""
         key = message_id.removesuffix(OUTCOME)
         if key in known.parked:
@@ -191,7 +191,7 @@ class SemanticEdges:
                 parent.causes.append((known.last, "subagent_return"))
 
 
-def edges_of(config: TreeConfig, records: Iterable[JournalRecord]) -> Iterator[SemanticEdge]:
+def derive_edges(config: TreeConfig, records: Iterable[JournalRecord]) -> Iterator[SemanticEdge]:
     """Yield the edges of a tree's facts, in the order in which they came to be known.
 
     Raises:
@@ -205,7 +205,7 @@ def edges_of(config: TreeConfig, records: Iterable[JournalRecord]) -> Iterator[S
             yield from edges.add(record, fact)
 
 
-def _asker(session: str, key: str | None) -> str | None:
+def _find_asker(session: str, key: str | None) -> str | None:
     """Return the request whose reply asked for a call; None = no reply did."""
     turn = None if key is None else turn_of(key)
     return None if turn is None else request_name(session, turn)
@@ -216,6 +216,6 @@ def _attempt(known: _LinkedSession, summary: str) -> Iterator[SemanticEdge]:
         yield SemanticEdge(known.last, summary, "compaction_attempt")
 
 
-def _edges_to(target: str, causes: Iterable[_Cause]) -> Iterator[SemanticEdge]:
+def _make_edges(target: str, causes: Iterable[_Cause]) -> Iterator[SemanticEdge]:
     for source, kind in dict.fromkeys(causes):
         yield SemanticEdge(source, target, kind)

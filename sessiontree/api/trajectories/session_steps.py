@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from sessiontree.api.trajectories.step_spool import StepSpool
 from sessiontree.contracts.facts import session_facts, tree_facts
 from sessiontree.contracts.facts.tree_config import SessionSpec
-from sessiontree.contracts.recorded.programs import key_in_program
+from sessiontree.contracts.recorded.programs import make_program_key
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import (
     AssistantMessage,
@@ -22,7 +22,7 @@ from sessiontree.contracts.values.messages import (
     UserMessage,
 )
 from sessiontree.contracts.values.request_names import request_name
-from sessiontree.tree.rules.lifecycle import checked_usage
+from sessiontree.tree.rules.lifecycle import correct_usage
 
 Step: TypeAlias = dict[str, Any]
 _FROM_PEOPLE = frozenset({"user", "parent", "canvas", "cron"})
@@ -91,11 +91,11 @@ class SessionSteps:
                 self._hear(self._inbox[:took])
                 del self._inbox[:took]
             case session_facts.TurnReplied(turn=turn, message=reply):
-                self._replied(turn, reply)
+                self._on_replied(turn, reply)
             case session_facts.ContextCompacted():
-                self._compacted(fact)
+                self._on_compacted(fact)
             case session_facts.CompactionFailed():
-                self._compaction_failed(fact)
+                self._on_compaction_failed(fact)
             case session_facts.TurnFailed(turn=turn, reason=reason, said=said):
                 told = {"request_id": request_name(self.spec.session_id, turn), "event": "request failed"}
                 self._put("system", reason, extra=told | ({"said": said} if said else {}))
@@ -106,7 +106,7 @@ class SessionSteps:
         match fact:
             case session_facts.ProgramAdvanced(key=program, calls=calls, first=first):
                 for number, asked in enumerate(calls, first):
-                    key = key_in_program(program, number)
+                    key = make_program_key(program, number)
                     self._dispatch(key, asked.tool, asked.arguments, {"program": program})
             case session_facts.CallOpened(key=key, tool=tool, arguments=arguments):
                 self._dispatch(key, tool, arguments, {"asked_by": "program outside the tree"})
@@ -130,7 +130,7 @@ class SessionSteps:
         if key is not None and open_step is not None:
             open_step.children.setdefault(key, []).append(trajectory_id)
             return
-        result = {"subagent_trajectory_ref": _refs([trajectory_id])}
+        result = {"subagent_trajectory_ref": _build_refs([trajectory_id])}
         self._put(
             "system", f"Session {child.session_id} was started.", {"observation": {"results": [result]}}
         )
@@ -148,9 +148,9 @@ class SessionSteps:
     def _hear(self, messages: Iterable[UserMessage], extra: Step | None = None) -> None:
         for message in messages:
             source = "user" if message.origin in _FROM_PEOPLE else "system"
-            self._put(source, _text(message.content), extra={"origin": message.origin, **(extra or {})})
+            self._put(source, _join_text(message.content), extra={"origin": message.origin, **(extra or {})})
 
-    def _replied(self, turn: int, reply: AssistantMessage) -> None:
+    def _on_replied(self, turn: int, reply: AssistantMessage) -> None:
         calls: list[Step] = []
         for index, call in enumerate(reply.tool_calls):
             told: Step = {"provider_id": call.id} | ({} if call.unread is None else {"unread": call.unread})
@@ -169,16 +169,16 @@ class SessionSteps:
         if calls:
             self._wait(_OpenStep(number, body, {call["tool_call_id"] for call in calls}))
 
-    def _compacted(self, fact: session_facts.ContextCompacted) -> None:
+    def _on_compacted(self, fact: session_facts.ContextCompacted) -> None:
         extra = {
             "request_id": request_name(self.spec.session_id, fact.turn),
             "event": "compaction",
             "summarized_messages": fact.upto - 1 - len(fact.kept),
         }
         more = {"model_name": fact.model} if fact.model else {}
-        self._put_reply(_text(fact.summary.content), fact.usage, more, extra)
+        self._put_reply(_join_text(fact.summary.content), fact.usage, more, extra)
 
-    def _compaction_failed(self, fact: session_facts.CompactionFailed) -> None:
+    def _on_compaction_failed(self, fact: session_facts.CompactionFailed) -> None:
         extra = {
             "request_id": request_name(self.spec.session_id, fact.turn),
             "event": "compaction failed",
@@ -203,9 +203,9 @@ class SessionSteps:
         step = self._open.pop(key, None)
         if step is None:  # the model has read that it is pending, and a message brings the outcome
             return
-        result: Step = {"source_call_id": key, "content": _text(message.content)}
+        result: Step = {"source_call_id": key, "content": _join_text(message.content)}
         if key in step.children:
-            result["subagent_trajectory_ref"] = _refs(step.children.pop(key))
+            result["subagent_trajectory_ref"] = _build_refs(step.children.pop(key))
         result["extra"] = {"outcome": outcome, "is_error": message.is_error}
         step.results.append(result)
         step.waiting.discard(key)
@@ -214,7 +214,7 @@ class SessionSteps:
 
     def _close(self, step: _OpenStep) -> None:
         for key, started in step.children.items():
-            step.results.append({"source_call_id": key, "subagent_trajectory_ref": _refs(started)})
+            step.results.append({"source_call_id": key, "subagent_trajectory_ref": _build_refs(started)})
         if step.results:
             order = {call["tool_call_id"]: place for place, call in enumerate(step.body["tool_calls"])}
             step.results.sort(key=lambda result: order[result["source_call_id"]])
@@ -225,9 +225,9 @@ class SessionSteps:
         self, text: str, usage: Usage, more: Step, extra: Step, *, keep: bool = True
     ) -> tuple[int, Step]:
         """Make the step of a model's reply; its usage counts."""
-        usage = checked_usage(usage)
+        usage = correct_usage(usage)
         self.used += usage
-        counted = {"llm_call_count": 1, "metrics": metrics_of(usage)}
+        counted = {"llm_call_count": 1, "metrics": build_metrics(usage)}
         return self._put("agent", text, {**more, **counted}, extra, keep=keep)
 
     def _put(
@@ -256,7 +256,7 @@ class SessionSteps:
         return self.count, body
 
 
-def metrics_of(usage: Usage) -> Step:
+def build_metrics(usage: Usage) -> Step:
     """Return what one reply used, as the format has it."""
     told: Step = {
         "prompt_tokens": usage.input_tokens,
@@ -264,11 +264,11 @@ def metrics_of(usage: Usage) -> Step:
         "cached_tokens": usage.cache_read_tokens,
         "cost_usd": usage.cost_usd,
     }
-    further = further_amounts(usage)
+    further = select_further_amounts(usage)
     return told | ({"extra": further} if further else {})
 
 
-def further_amounts(usage: Usage) -> dict[str, int]:
+def select_further_amounts(usage: Usage) -> dict[str, int]:
     """Return the tokens that the format does not name; those that are not 0."""
     named = {
         "cache_write_tokens": usage.cache_write_tokens,
@@ -283,11 +283,11 @@ def _call(key: str, tool: str, arguments: Mapping[str, JsonValue], extra: Step) 
     return call | ({"extra": extra} if extra else {})
 
 
-def _refs(trajectory_ids: Sequence[str]) -> list[JsonValue]:
+def _build_refs(trajectory_ids: Sequence[str]) -> list[JsonValue]:
     return [{"trajectory_id": each} for each in trajectory_ids]
 
 
-def _text(content: Iterable[TextContent | ImageContent]) -> str:
+def _join_text(content: Iterable[TextContent | ImageContent]) -> str:
     """Return blocks as text; an image is only named, since the format takes images from files alone."""
     return "\n".join(
         block.text

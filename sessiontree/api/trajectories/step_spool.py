@@ -46,7 +46,7 @@ class StepSpool:
         """Keep an edge."""
         self._rows.execute("INSERT INTO edges (body) VALUES (?)", (to_bytes(edge._asdict()),))
 
-    def steps_of(self, session: str) -> Iterator[bytes]:
+    def read_steps(self, session: str) -> Iterator[bytes]:
         """Yield a session's steps as JSON, by number."""
         found = self._rows.execute("SELECT body FROM steps WHERE session = ? ORDER BY number", (session,))
         return (body for (body,) in found)

@@ -239,7 +239,7 @@ class _Children(Generic[C]):
             _ = task.cancelled() or task.exception()  # asyncio logs an exception that is never retrieved
 
 
-async def results_by_end(
+async def run_children(
     spawn: Spawn[C],
     awaiting: ResultAccess[C],
     labels: list[str | None],

@@ -10,7 +10,7 @@ from typing import Any
 from sessiontree.api.runtime.backend import READ_WAIT_S, Backend
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.client_calls import ClientAnswer, ClientCall
-from sessiontree.contracts.tools.client_tool import answer_of, failure_of
+from sessiontree.contracts.tools.client_tool import answer_failure, answer_of
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.runtime.transport.supervisor_api import ClientCallArrived
@@ -101,7 +101,7 @@ class ClientCalls:
         for each in waiting:
             yield each
         while not await supervisor.is_over(self._tree_id):
-            after, events = await supervisor.inbox_events(self._tree_id, after, READ_WAIT_S)
+            after, events = await supervisor.read_inbox_events(self._tree_id, after, READ_WAIT_S)
             for event in events:
                 if isinstance(event, ClientCallArrived) and event.call.call_id not in seen:
                     yield WaitingCall(event.call, self)
@@ -113,7 +113,7 @@ class ClientCalls:
 
     async def fail(self, call_id: str, message: str) -> None:
         """Fail the call ``call_id`` with a ``message``; raises as :meth:`WaitingCall.answer`."""
-        await self._send(call_id, failure_of(call_id, message))
+        await self._send(call_id, answer_failure(call_id, message))
 
     async def _send(self, call_id: str, answer: ClientAnswer) -> None:
         await self._backend.supervisor.answer(self._tree_id, call_id, answer, secrets.token_hex(16))

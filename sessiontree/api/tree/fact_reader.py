@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.api.runtime.backend import READ_AT_ONCE, facts_after
-from sessiontree.contracts.values.data_frames import data_frame
+from sessiontree.api.runtime.backend import READ_AT_ONCE, follow_facts
+from sessiontree.contracts.values.data_frames import make_data_frame
 
 if TYPE_CHECKING:
     from sessiontree.journal.record import JournalRecord
@@ -34,7 +34,7 @@ class FactReader(AsyncIterator["JournalRecord"]):
             SessionTreeError: the tree is not open.
         """
         if self._facts is None:
-            self._facts = facts_after(self._supervisor, self._tree_id, self._after)
+            self._facts = follow_facts(self._supervisor, self._tree_id, self._after)
         return await anext(self._facts)
 
     async def to_pandas(self) -> Any:
@@ -52,7 +52,7 @@ class FactReader(AsyncIterator["JournalRecord"]):
         while records := await self._supervisor.read(self._tree_id, after, READ_AT_ONCE, 0.0):
             rows += [record.to_row() for record in records]
             after = records[-1].seq
-        return data_frame(rows, "facts")
+        return make_data_frame(rows, "facts")
 
     async def aclose(self) -> None:
         """Stop reading; harmless twice."""

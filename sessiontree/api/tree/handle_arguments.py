@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.recorded.programs import ProgramCall, first_call_of
+from sessiontree.contracts.recorded.programs import ProgramCall, make_first_call
 from sessiontree.contracts.settings.given_values import Edge, Instance, Parts, Text
-from sessiontree.contracts.settings.settings import MAX_IMAGES, image_mime_type
+from sessiontree.contracts.settings.settings import MAX_IMAGES, detect_image_type
 from sessiontree.contracts.values.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.values.messages import ImageContent
 
@@ -20,7 +20,7 @@ _IMAGES: Final = Edge[tuple[ImageContent, ...]](
 )
 
 
-def values_for(values: Sequence[T], count: int, name: str, else_give: str = "") -> Sequence[T]:
+def check_values(values: Sequence[T], count: int, name: str, else_give: str = "") -> Sequence[T]:
     """Return values, of which there must be one for each of ``count`` tasks; ``else_give`` fits too.
 
     Raises:
@@ -33,20 +33,20 @@ def values_for(values: Sequence[T], count: int, name: str, else_give: str = "") 
     return values
 
 
-def lifetimes_of(ttl_s: float | Sequence[float | None] | None, count: int) -> Sequence[float | None]:
+def resolve_lifetimes(ttl_s: float | Sequence[float | None] | None, count: int) -> Sequence[float | None]:
     """Return a time to live in seconds, or None, for each of ``count`` tasks.
 
     Raises:
         ConfigError: their number is not ``count``.
     """
     return (
-        values_for(ttl_s, count, "ttl_s", "one value, or ")
+        check_values(ttl_s, count, "ttl_s", "one value, or ")
         if isinstance(ttl_s, Sequence)
         else [ttl_s] * count
     )
 
 
-def first_call_in(options: Mapping[str, Any]) -> ProgramCall | None:
+def find_first_call(options: Mapping[str, Any]) -> ProgramCall | None:
     """Return the call of the program that a child is given by the options ``program`` and ``inputs``.
 
     Raises:
@@ -55,10 +55,14 @@ def first_call_in(options: Mapping[str, Any]) -> ProgramCall | None:
     program, inputs = options.get("program"), options.get("inputs")
     if program is None and inputs is not None:
         raise ConfigError("inputs are given without a program; name it by program=…, or leave them out")
-    return None if program is None else first_call_of(program, inputs_of({} if inputs is None else inputs))
+    return (
+        None
+        if program is None
+        else make_first_call(program, convert_inputs({} if inputs is None else inputs))
+    )
 
 
-def inputs_of(inputs: Mapping[str, Any]) -> dict[str, JsonValue]:
+def convert_inputs(inputs: Mapping[str, Any]) -> dict[str, JsonValue]:
     """Return the inputs of a program as JSON.
 
     Raises:
@@ -73,7 +77,7 @@ def inputs_of(inputs: Mapping[str, Any]) -> dict[str, JsonValue]:
     return given
 
 
-def images_of(images: object) -> tuple[ImageContent, ...]:
+def check_images(images: object) -> tuple[ImageContent, ...]:
     """Return the images of a message.
 
     Raises:
@@ -84,7 +88,7 @@ def images_of(images: object) -> tuple[ImageContent, ...]:
         raise ConfigError(f"images: {len(given)} are given; a message takes {MAX_IMAGES} at most")
     for each in given:
         try:
-            found = image_mime_type(b64decode(each.data, validate=True))
+            found = detect_image_type(b64decode(each.data, validate=True))
         except (ValueError, TypeError):
             found = None
         if found is None or found != each.mime_type:

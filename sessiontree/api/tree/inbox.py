@@ -13,16 +13,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from sessiontree.api.options.options import channel_members
-from sessiontree.api.runtime.backend import READ_WAIT_S, Backend, facts_after
+from sessiontree.api.options.options import get_channel_members
+from sessiontree.api.runtime.backend import READ_WAIT_S, Backend, follow_facts
 from sessiontree.api.runtime.runtime import show_in_waiting_cell
 from sessiontree.api.tree.client_calls import ClientCalls
 from sessiontree.api.tree.questions import (
     PendingQuestion,
     Questions,
     ask_on_channel,
-    asks_questions,
-    new_answer_id,
+    can_ask_questions,
+    make_answer_id,
 )
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.program_channels import BelowListener, DisplayListener
@@ -34,7 +34,7 @@ from sessiontree.contracts.errors import (
     PermissionDenied,
     SessionTreeError,
     WrongLoop,
-    words_of,
+    describe_error,
 )
 from sessiontree.contracts.facts.session_facts import RunFinished, TurnStarted
 from sessiontree.contracts.recorded.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
@@ -44,13 +44,13 @@ from sessiontree.contracts.recorded.questions import (
     QuestionRequest,
     Surface,
 )
-from sessiontree.contracts.recorded.senders import Sender, sender_of
+from sessiontree.contracts.recorded.senders import Sender, resolve_sender
 from sessiontree.contracts.reports.events import display_of
 from sessiontree.contracts.tools.author_errors import report_error, report_frames
 from sessiontree.contracts.tools.thread_calls import is_cancelled
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.journal.record import kind_in
+from sessiontree.journal.record import read_kind
 from sessiontree.journal.replay import read_fact, read_facts
 from sessiontree.runtime.transport.supervisor_api import (
     CodeRaised,
@@ -119,7 +119,7 @@ class PendingApproval:
                 the approval was durable, so that the call did not run or was stopped as it began.
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
-        answer = ApprovalAnswer(True, reason, always, sender_of(sender))
+        answer = ApprovalAnswer(True, reason, always, resolve_sender(sender))
         await self._desk.answer(self.request.request_id, answer, surface)
 
     async def deny(
@@ -133,7 +133,7 @@ class PendingApproval:
             AnswerTooLate: the request was decided in the meantime.
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
-        answer = ApprovalAnswer(False, reason, sender=sender_of(sender))
+        answer = ApprovalAnswer(False, reason, sender=resolve_sender(sender))
         await self._desk.answer(self.request.request_id, answer, surface)
 
 
@@ -203,7 +203,7 @@ class HumanInbox:
         for session, channel in self._channels.items():
             if after:
                 self._show_waiting(session)
-            members = channel_members(channel)
+            members = get_channel_members(channel)
             if (show := members.get("show")) is not None:
                 self._showing.append(asyncio.create_task(self._show_displays(session, show, after)))
             if (show_below := members.get("show_below")) is not None:
@@ -235,12 +235,12 @@ class HumanInbox:
             for request in self._backend.ask_now(lambda supervisor: supervisor.pending(self._tree_id))
         ]
 
-    def pending_questions(self) -> list[PendingQuestion]:
+    def list_pending_questions(self) -> list[PendingQuestion]:
         """Return the questions that wait for a person, oldest first."""
         return [
             PendingQuestion(question, self)
             for question in self._backend.ask_now(
-                lambda supervisor: supervisor.pending_questions(self._tree_id)
+                lambda supervisor: supervisor.list_pending_questions(self._tree_id)
             )
         ]
 
@@ -266,13 +266,15 @@ class HumanInbox:
 
     async def _submit(self, question_id: str, reply: QuestionReply, surface: Surface) -> None:
         await self._backend.supervisor.answer_question(
-            self._tree_id, question_id, reply, new_answer_id(), "person", surface=surface
+            self._tree_id, question_id, reply, make_answer_id(), "person", surface=surface
         )
 
     async def _follow(self, after: int) -> None:
         try:
             while True:
-                after, events = await self._backend.supervisor.inbox_events(self._tree_id, after, READ_WAIT_S)
+                after, events = await self._backend.supervisor.read_inbox_events(
+                    self._tree_id, after, READ_WAIT_S
+                )
                 for event in events:
                     await self._note(event)
                 await asyncio.sleep(0)  # an immediate answer is handled before the next question
@@ -302,8 +304,8 @@ class HumanInbox:
     async def _show_displays(self, session: str, show: DisplayListener, after: int) -> None:
         """Show the display lines of a session's tools on its channel, as their results become durable."""
         with contextlib.suppress(SessionTreeError):  # the tree's user gets the error too
-            async for record in facts_after(self._backend.supervisor, self._tree_id, after):
-                if record.session != session or kind_in(record.text) != "call_resolved":
+            async for record in follow_facts(self._backend.supervisor, self._tree_id, after):
+                if record.session != session or read_kind(record.text) != "call_resolved":
                     continue
                 message: ToolResultMessage = read_fact(record.text).message
                 display = display_of(message)
@@ -314,14 +316,14 @@ class HumanInbox:
         """Show the lines of the sessions below, within the bound."""
         beneath, lines = f"{session}/", DisplayLimit()
         with contextlib.suppress(SessionTreeError):
-            async for record in facts_after(self._backend.supervisor, self._tree_id, after):
+            async for record in follow_facts(self._backend.supervisor, self._tree_id, after):
                 if record.session == session:
                     is_border = any(isinstance(fact, _BORDERS) for fact in read_facts(record.text))
                     if is_border and (omitted := lines.begin_turn()):
                         await _hand_over(
                             session, show, session, "", f"{omitted} more lines of sessions below"
                         )
-                elif kind_in(record.text) == "call_resolved" and record.session.startswith(beneath):
+                elif read_kind(record.text) == "call_resolved" and record.session.startswith(beneath):
                     message: ToolResultMessage = read_fact(record.text).message
                     display = display_of(message)
                     if display is not None and lines.admit():
@@ -341,21 +343,21 @@ class HumanInbox:
         for pending in self.pending():
             if pending.request.asked == session:
                 self._show(pending.request)
-        for waiting in self.pending_questions():
-            if self._channel_above(waiting.question.asked)[0] == session:
+        for waiting in self.list_pending_questions():
+            if self._find_channel(waiting.question.asked)[0] == session:
                 self._show_question(waiting.question)
 
-    def _channel_above(self, session: str) -> tuple[str, HumanChannel | None]:
+    def _find_channel(self, session: str) -> tuple[str, HumanChannel | None]:
         """Return the nearest channel at or above a session that asks questions, and the session it is of."""
         while session:
             channel = self._channels.get(session)
-            if channel is not None and asks_questions(channel):
+            if channel is not None and can_ask_questions(channel):
                 return session, channel
             session = session.rpartition("/")[0]
         return "", None
 
     def _show_question(self, question: QuestionRequest) -> None:
-        channel = self._channel_above(question.asked)[1] or self._channels.get(question.asked)
+        channel = self._find_channel(question.asked)[1] or self._channels.get(question.asked)
         if channel is not None and question.question_id not in self._asking:
             self._asking[question.question_id] = asyncio.create_task(self._put(channel, question))
             what = f"{question.session_id} asks a question and waits for a person"
@@ -363,7 +365,7 @@ class HumanInbox:
 
     async def _put(self, channel: HumanChannel, question: QuestionRequest) -> None:
         try:
-            submit = partial(self._submit, question.question_id, surface=surface_of(channel))
+            submit = partial(self._submit, question.question_id, surface=get_surface(channel))
             await ask_on_channel(channel, question, submit, self._say)
         except SessionTreeError:
             if self._backend.is_open(self._tree_id):
@@ -392,7 +394,7 @@ class HumanInbox:
         """Warn once that a request waits unhandled; if it no longer waits, the next request may warn."""
         self._unheeded = None
         waiting = {each.request.request_id for each in self.pending()}
-        waiting.update(each.question.question_id for each in self.pending_questions())
+        waiting.update(each.question.question_id for each in self.list_pending_questions())
         if self.is_heeded or waiting_id not in waiting:
             return
         if show_in_waiting_cell(self._tree_id):
@@ -429,7 +431,7 @@ class HumanInbox:
             self._asking.pop(request.request_id, None)  # an answered request is not withdrawn in the meantime
         try:
             await self._backend.supervisor.decide(
-                self._tree_id, request.request_id, answer, by, surface=surface_of(channel)
+                self._tree_id, request.request_id, answer, by, surface=get_surface(channel)
             )
         except PermissionDenied:
             return True
@@ -446,7 +448,7 @@ class HumanInbox:
         return False
 
 
-def surface_of(channel: HumanChannel) -> Surface:
+def get_surface(channel: HumanChannel) -> Surface:
     """Return where people of a channel answer; a channel that does not say so is the program's own."""
     named = getattr(channel, "surface", SURFACES[0])
     return named if named in SURFACES else SURFACES[0]
@@ -479,7 +481,7 @@ async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> tuple[A
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
-        reason = f"the approver failed: {words_of(error)}"
+        reason = f"the approver failed: {describe_error(error)}"
         report_error(
             f"the approver, asked for {request.tool} of session {request.session_id},", error, reason
         )

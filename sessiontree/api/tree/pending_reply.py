@@ -76,7 +76,7 @@ class PendingReply:
         if isinstance(reply, SessionClosed | EngineLost):
             raise reply
         if reply.error is not None:
-            raise _failed(self._session, reply, reply.error) from find_cause(reply.error)
+            raise _build_error(self._session, reply, reply.error) from find_cause(reply.error)
         return reply.text
 
     def __aiter__(self) -> AsyncIterator[str]:
@@ -87,21 +87,21 @@ class PendingReply:
         the final message alone. Text from before this call is not repeated.
         """
         # Not at the first step of the iterator: the message may be sent, and answered, before it.
-        return self._pieces(self._backend.watch(self._tree_id, self._session))
+        return self._yield_pieces(self._backend.watch(self._tree_id, self._session))
 
-    async def _pieces(self, watching: ProgressBuffer) -> AsyncIterator[str]:
+    async def _yield_pieces(self, watching: ProgressBuffer) -> AsyncIterator[str]:
         def end(_: object) -> None:
             watching.end()
 
         self._task.add_done_callback(end)
         seams = _Seams()
         try:
-            while (progress := await watching.next_until_end()) is not None:
-                for piece in seams.pieces_of(progress.event):
+            while (progress := await watching.wait_for_next()) is not None:
+                for piece in seams.select_pieces(progress.event):
                     yield piece
             await watching.catch_up()
             for progress in watching.drain():
-                for piece in seams.pieces_of(progress.event):
+                for piece in seams.select_pieces(progress.event):
                     yield piece
         finally:
             self._task.remove_done_callback(end)
@@ -118,7 +118,7 @@ class _Seams:
         self._is_due = False
         """Whether a separator goes before the next text."""
 
-    def pieces_of(self, event: Event) -> tuple[str, ...]:
+    def select_pieces(self, event: Event) -> tuple[str, ...]:
         """Return what to yield for an event."""
         if isinstance(event, TextDelta) and event.delta:
             pieces = (SEPARATOR, event.delta) if self._is_due else (event.delta,)
@@ -130,7 +130,7 @@ class _Seams:
         return ()
 
 
-def _failed(session: str, reply: Reply, error: str) -> SessionFailed:
+def _build_error(session: str, reply: Reply, error: str) -> SessionFailed:
     """Return the error for a reply that will not arrive."""
     if reply.interrupted:
         return SessionFailed(session, error, "interrupted")

@@ -19,7 +19,7 @@ from sessiontree.contracts.facts.tree_facts import SessionEnded, SessionSpawned
 from sessiontree.contracts.tools.hooks import EndedSession, Hook, HookContext, Spawning, StartedSession
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.hook_run import HookFault
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import read_fact
 from sessiontree.tree.state.protocol import SpawnAsked
 
@@ -64,12 +64,12 @@ class ProgramHooks:
         if not reader.done():  # a finished reader may belong to a closed loop
             await asyncio.wait({reader})
 
-    async def judged(self, asked: SpawnAsked) -> SpawnAsked:
+    async def judge_spawn(self, asked: SpawnAsked) -> SpawnAsked:
         """Return the program's spawn as changed by its hooks, or with their reason for refusing it."""
         if not self._hooks.judges:
             return asked
         spawning = Spawning(asked.kind, asked.task, asked.label, asked.agent, asked.via)
-        ruling = await self._hooks.spawning(spawning, self._context_of(asked.parent))
+        ruling = await self._hooks.screen_spawn(spawning, self._get_context(asked.parent))
         await self._blame(asked.parent, ruling.faults)
         return replace(asked, task=ruling.task, label=ruling.label, forbidden=ruling.block)
 
@@ -88,7 +88,7 @@ class ProgramHooks:
             self._moved.set()
 
     async def _note(self, record: JournalRecord) -> None:
-        if record.session or kind_in(record.text) not in _TOLD:
+        if record.session or read_kind(record.text) not in _TOLD:
             return
         fact: Any = read_fact(record.text)
         if isinstance(fact, SessionSpawned):
@@ -97,28 +97,28 @@ class ProgramHooks:
             await self._tell_ended(fact)
 
     async def _tell_started(self, spec: SessionSpec) -> None:
-        own = self._contexts[spec.session_id] = _context(spec)
-        parent = None if spec.parent is None else self._context_of(spec.parent)
+        own = self._contexts[spec.session_id] = _build_context(spec)
+        parent = None if spec.parent is None else self._get_context(spec.parent)
         started = StartedSession(spec.session_id, spec.kind, spec.agent, spec.task, spec.label, spec.via)
         await self._blame(spec.session_id, await self._hooks.started(started, own, parent))
 
     async def _tell_ended(self, fact: SessionEnded) -> None:
-        own = self._context_of(fact.session)
+        own = self._get_context(fact.session)
         above = fact.session.rpartition("/")[0]
-        parent = self._context_of(above) if above else None
+        parent = self._get_context(above) if above else None
         result = fact.result
         ended = EndedSession(fact.session, fact.status, result.summary, result.output, fact.forced)
         await self._blame(fact.session, await self._hooks.ended(ended, own, parent))
         self._contexts.pop(fact.session, None)
 
-    def _context_of(self, session: str) -> HookContext:
+    def _get_context(self, session: str) -> HookContext:
         """Return the context of a session, which never changes."""
         context = self._contexts.get(session)
         if context is None:
             record = self._backend.ask_now(
                 lambda supervisor: supervisor.record_of(self._tree_id, session, max_n=1)
             )
-            context = self._contexts[session] = _context(record.spec)
+            context = self._contexts[session] = _build_context(record.spec)
         return context
 
     async def _blame(self, session: str, faults: Iterable[HookFault]) -> None:
@@ -129,5 +129,5 @@ class ProgramHooks:
                 )
 
 
-def _context(spec: SessionSpec) -> HookContext:
+def _build_context(spec: SessionSpec) -> HookContext:
     return HookContext(spec.session_id, spec.agent, spec.kind)

@@ -16,7 +16,7 @@ from sessiontree.contracts.errors import (
     PermissionDenied,
     SessionTreeError,
     ValidationError,
-    words_of,
+    describe_error,
 )
 from sessiontree.contracts.recorded.questions import (
     AnswerGiven,
@@ -25,7 +25,7 @@ from sessiontree.contracts.recorded.questions import (
     Surface,
     reply_from,
 )
-from sessiontree.contracts.recorded.senders import Sender, sender_of
+from sessiontree.contracts.recorded.senders import Sender, resolve_sender
 from sessiontree.contracts.tools.author_errors import report_error
 from sessiontree.contracts.tools.thread_calls import is_cancelled
 
@@ -40,7 +40,7 @@ class QuestionDesk(Protocol):
     is_heeded: bool
     """Whether the program ever looked at what waits."""
 
-    def pending_questions(self) -> list[PendingQuestion]:
+    def list_pending_questions(self) -> list[PendingQuestion]:
         """Return the questions that wait for a person, oldest first."""
         ...
 
@@ -73,7 +73,7 @@ class PendingQuestion:
             PermissionDenied: the sender does not own the tree; the question still waits.
             ValidationError: an answer does not fit its question, which still waits.
         """
-        reply = reply_from(self.question.items, answers, sender_of(sender))
+        reply = reply_from(self.question.items, answers, resolve_sender(sender))
         await self._desk.answer_question(self.question.question_id, reply, surface)
 
 
@@ -86,7 +86,7 @@ class Questions:
     def pending(self) -> list[PendingQuestion]:
         """Return the questions that wait for a person, oldest first."""
         self._desk.is_heeded = True
-        return self._desk.pending_questions()
+        return self._desk.list_pending_questions()
 
 
 Answering = Callable[[QuestionRequest], Awaitable[QuestionReply | None]]
@@ -94,7 +94,7 @@ Submit = Callable[[QuestionReply], Awaitable[None]]
 Say = Callable[[str, str], Awaitable[None]]
 
 
-def asks_questions(channel: HumanChannel) -> bool:
+def can_ask_questions(channel: HumanChannel) -> bool:
     """Whether a channel shows questions; the others leave them to the one above, and to other surfaces."""
     return hasattr(channel, "ask_question") and bool(getattr(channel, "asks", True))
 
@@ -102,7 +102,7 @@ def asks_questions(channel: HumanChannel) -> bool:
 async def ask_on_channel(channel: HumanChannel, question: QuestionRequest, submit: Submit, say: Say) -> None:
     """Ask a question on a channel until an answer is accepted there, or none is given."""
     ask: Answering | None = getattr(channel, "ask_question", None)
-    if ask is None or not asks_questions(channel):
+    if ask is None or not can_ask_questions(channel):
         return
     for _ in range(MAX_TRIES):
         reply = await _reply_of(ask, question)
@@ -133,7 +133,7 @@ async def _reply_of(ask: Answering, question: QuestionRequest) -> QuestionReply 
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
         what = f"the channel, asked a question of session {question.session_id},"
-        report_error(what, error, f"the question stays open: {words_of(error)}")
+        report_error(what, error, f"the question stays open: {describe_error(error)}")
         return None
     if reply is None or isinstance(reply, QuestionReply):
         return reply
@@ -145,6 +145,6 @@ async def _reply_of(ask: Answering, question: QuestionRequest) -> QuestionReply 
     return None
 
 
-def new_answer_id() -> str:
+def make_answer_id() -> str:
     """Return the id of a new answer."""
     return secrets.token_hex(16)

@@ -19,17 +19,17 @@ from typing import (
     overload,
 )
 
-from sessiontree.api.options.options import ApproverLike, kind_of, split_approver
+from sessiontree.api.options.options import ApproverLike, parse_kind, split_approver
 from sessiontree.api.runtime.backend import Backend
-from sessiontree.api.runtime.runtime import late, place_of_open
-from sessiontree.api.tree.child_results import ChildResult, ResultAccess, results_by_end
+from sessiontree.api.runtime.runtime import load_late, place_of_open
+from sessiontree.api.tree.child_results import ChildResult, ResultAccess, run_children
 from sessiontree.api.tree.handle_arguments import (
     TASKS,
-    first_call_in,
-    images_of,
-    inputs_of,
-    lifetimes_of,
-    values_for,
+    check_images,
+    check_values,
+    convert_inputs,
+    find_first_call,
+    resolve_lifetimes,
 )
 from sessiontree.api.tree.inbox import HumanInbox
 from sessiontree.api.tree.keyword_options import MapOptions, SettingsGiven, SpawnOptions
@@ -46,9 +46,9 @@ from sessiontree.contracts.facts.session_facts import ContextCompacted, Messages
 from sessiontree.contracts.facts.stimuli import SendMode
 from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import ChildKind, SessionKind, SessionStatus
-from sessiontree.contracts.recorded.programs import first_call_of, is_text_value
+from sessiontree.contracts.recorded.programs import is_text_value, make_first_call
 from sessiontree.contracts.recorded.results import R, ResultCause, SessionResult
-from sessiontree.contracts.recorded.senders import Sender, sender_of
+from sessiontree.contracts.recorded.senders import Sender, resolve_sender
 from sessiontree.contracts.reports.fan_outs import ChildResults
 from sessiontree.contracts.settings.given_values import (
     ANY_TEXT,
@@ -65,10 +65,10 @@ from sessiontree.contracts.values.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.values.messages import ImageContent, Message, ToolReply
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.replay import read_fact
-from sessiontree.runtime.transport.supervisor_api import Reply, SessionRecord, SupervisorApi, tool_reply
-from sessiontree.schema.result import result_json_schema, result_value
+from sessiontree.runtime.transport.supervisor_api import Reply, SessionRecord, SupervisorApi, unwrap_reply
+from sessiontree.schema.result import convert_result, derive_result_schema
 from sessiontree.session.evolve import evolve
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 from sessiontree.tree.report import ReceiptLine
 from sessiontree.tree.state import protocol as tree_stimuli
 
@@ -110,7 +110,7 @@ class SessionHandle(Generic[R]):
         place = place_of_open(self._tree_id)
         if place is None:
             return {"text/plain": repr(self)}
-        bundle: Mapping[str, Any] = late("tree_bundle")(place, self._tree_id, self.session_id)
+        bundle: Mapping[str, Any] = load_late("tree_bundle")(place, self._tree_id, self.session_id)
         return bundle
 
     @overload
@@ -165,7 +165,7 @@ class SessionHandle(Generic[R]):
         """
         given = check_options(options, SpawnOptions, "spawn", "kind", "task", "result_type", "approver")
         rules, function, channel = split_approver(approver)
-        spawned, stays_open = kind_of(kind), options.get("stays_open")
+        spawned, stays_open = parse_kind(kind), options.get("stays_open")
         asked = tree_stimuli.SpawnAsked(
             0,
             self.session_id,
@@ -174,7 +174,7 @@ class SessionHandle(Generic[R]):
             "handle",
             label=options.get("label"),
             agent=options.get("agent"),
-            result_schema=_schema_of(result_type),
+            result_schema=_build_schema(result_type),
             budget=options.get("budget"),
             rules=rules,
             approver=function,
@@ -186,10 +186,10 @@ class SessionHandle(Generic[R]):
             settings=options.get("settings"),
             skills=given.get("skills"),
             workspace=options.get("workspace"),
-            first_call=first_call_in(options),
+            first_call=find_first_call(options),
         )
         if self._hooks is not None:
-            asked = await self._hooks.judged(asked)
+            asked = await self._hooks.judge_spawn(asked)
         session_id = await self._supervisor.spawn(self._tree_id, asked)
         if channel is not None:
             self._desk.attach(session_id, channel)
@@ -306,8 +306,8 @@ class SessionHandle(Generic[R]):
         """Check the arguments for several children; they start with the first step of the iteration."""
         words = TASKS.take(tasks, "tasks")
         most, labels = options.get("concurrency", 8), options.get("labels")
-        names = [*values_for([None] * len(words) if labels is None else labels, len(words), "labels")]
-        times = lifetimes_of(options.get("ttl_s"), len(words))
+        names = [*check_values([None] * len(words) if labels is None else labels, len(words), "labels")]
+        times = resolve_lifetimes(options.get("ttl_s"), len(words))
 
         async def spawn(index: int, label: str | None) -> SessionHandle[Any]:
             return await self.spawn(
@@ -324,12 +324,12 @@ class SessionHandle(Generic[R]):
                 workspace=options.get("workspace"),
             )
 
-        how = ResultAccess(SessionHandle._awaited_result, SessionHandle._typed)
+        how = ResultAccess(SessionHandle._request_result, SessionHandle._convert_result)
         # A budget of its own that a child uses up says nothing about the others.
         ends_all = _ENDS_ALL if options.get("budget") is None else _ENDS_ALL - {"budget"}
         on_error = options.get("on_error", "return")
-        ended = results_by_end(spawn, how, names, min(most, self._room()), on_error, ends_all)
-        return late("with_bar")(ended, len(words), str(kind)) if options.get("progress") else ended
+        ended = run_children(spawn, how, names, min(most, self._count_room()), on_error, ends_all)
+        return load_late("with_bar")(ended, len(words), str(kind)) if options.get("progress") else ended
 
     @property
     def _supervisor(self) -> SupervisorApi:
@@ -341,7 +341,7 @@ class SessionHandle(Generic[R]):
         self._desk.check_loop()
         return self._backend
 
-    def _room(self) -> int:
+    def _count_room(self) -> int:
         """Return how many more children the session may have; at least 1, so that an excess spawn fails."""
         return max(
             1, self._on_loop.ask_now(lambda supervisor: supervisor.room(self._tree_id, self.session_id))
@@ -370,7 +370,7 @@ class SessionHandle(Generic[R]):
             raise ConfigError(f"arguments of {tool!r} must be a mapping of names to values")
         call_id = secrets.token_hex(16)
         reply = await self._supervisor.call(self._tree_id, self.session_id, call_id, tool, given)
-        return tool_reply(reply)
+        return unwrap_reply(reply)
 
     async def run_program(self, source_or_name: str, /, **inputs: Any) -> Any:
         """Run a program in the session, outside its transcript, and return its value.
@@ -388,7 +388,7 @@ class SessionHandle(Generic[R]):
             PermissionDenied, Timeout, ExecutionError: it was refused, took too long, or raised.
             SessionClosed, SessionNotFound: the session takes no calls.
         """
-        first = first_call_of(TEXT.take(source_or_name, "program"), inputs_of(inputs))
+        first = make_first_call(TEXT.take(source_or_name, "program"), convert_inputs(inputs))
         reply = await self.call(first.tool, first.arguments)
         return reply.text if is_text_value(reply.details) else reply.output
 
@@ -434,7 +434,7 @@ class SessionHandle(Generic[R]):
         name = secrets.token_hex(16) if message_id is None else TEXT.take(message_id, "message_id")
         words = TEXT.take(text, "text")
         _SETTINGS.take(settings, "settings")
-        message = (words, mode, name, sender_of(sender), settings, images_of(images))
+        message = (words, mode, name, resolve_sender(sender), settings, check_images(images))
         task = asyncio.create_task(self._deliver(*message))
         return PendingReply(task, self.session_id, self._backend, self._tree_id)
 
@@ -457,17 +457,17 @@ class SessionHandle(Generic[R]):
                 "main never completes by itself, so its result never comes; ask with send(…), or end "
                 "the tree with tree.finish(…) or tree.cancel() first",
             )
-        return self._typed(await self._awaited_result())
+        return self._convert_result(await self._request_result())
 
-    def _awaited_result(self) -> asyncio.Future[SessionResult[Any]]:
+    def _request_result(self) -> asyncio.Future[SessionResult[Any]]:
         """Return the session's result as a future; its ``output`` is plain."""
-        return self._on_loop.awaited_result(self._tree_id, self.session_id)
+        return self._on_loop.request_result(self._tree_id, self.session_id)
 
-    def _typed(self, result: SessionResult[Any]) -> SessionResult[R]:
+    def _convert_result(self, result: SessionResult[Any]) -> SessionResult[R]:
         """Return a result whose ``output`` has the requested type."""
         value = result.output
         if self._result_type is not None and value is not None and not _is_schema(self._result_type):
-            value = result_value(self._result_type, value)
+            value = convert_result(self._result_type, value)
         return replace(result, output=value, session_id=self.session_id)
 
     async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
@@ -520,7 +520,7 @@ class SessionHandle(Generic[R]):
         NATURAL.take(after, "after")
         _LIMIT.take(limit, "limit")
         found: list[Message] = []
-        for messages in self._pages():
+        for messages in self._read_pages():
             found += messages[after:]
             after = max(0, after - len(messages))
             if limit is not None and len(found) >= limit:
@@ -539,18 +539,18 @@ class SessionHandle(Generic[R]):
             ConfigError: the number is not valid, or below 0.
         """
         NATURAL.take(after, "after")
-        for messages in self._pages():
+        for messages in self._read_pages():
             for message in messages[after:]:
                 yield message
             after = max(0, after - len(messages))
             await asyncio.sleep(0)
 
-    def _pages(self) -> Iterator[list[Message]]:
+    def _read_pages(self) -> Iterator[list[Message]]:
         """Yield the messages of each page of facts in turn."""
         seq, state = 0, cast("SessionState | None", None)
         while state is None or seq:
             record = self._page(seq)
-            state = state or initial(record.spec, record.limits)
+            state = state or make_initial_state(record.spec, record.limits)
             for text in record.facts:
                 fact = read_fact(text)
                 if isinstance(fact, ContextCompacted):
@@ -572,7 +572,7 @@ def _is_schema(result_type: Any) -> bool:
     return isinstance(result_type, Mapping)
 
 
-def _schema_of(result_type: Any) -> Mapping[str, JsonValue] | None:
+def _build_schema(result_type: Any) -> Mapping[str, JsonValue] | None:
     if result_type is None or isinstance(result_type, Mapping):
         return result_type
-    return result_json_schema(result_type)
+    return derive_result_schema(result_type)

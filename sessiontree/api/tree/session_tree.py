@@ -17,44 +17,44 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 
-from sessiontree.api.agents.agents import AgentSpec, with_delegates, with_own_policies
-from sessiontree.api.agents.approval_modes import restricted
-from sessiontree.api.agents.model_choice import models_of, warn_of_many_tools, with_models
-from sessiontree.api.configuration.plugins import check_claims, installed_tools, split_hidden
+from sessiontree.api.agents.agents import AgentSpec, add_agent_policies, add_delegates
+from sessiontree.api.agents.approval_modes import restrict_agents
+from sessiontree.api.agents.model_choice import add_models, resolve_models, warn_of_many_tools
+from sessiontree.api.configuration.plugins import check_claims, load_installed_tools, split_hidden
 from sessiontree.api.options.app import App, SkillsLike, take_app
 from sessiontree.api.options.options import (
     GUIDANCE_FILE,
     ApproverLike,
     ChannelLike,
-    agents_of,
-    agents_without_readers,
-    channel_members,
-    channel_of,
+    build_plugin_context,
+    build_policy_row,
+    build_tree_config,
     check_given,
     check_reach,
     check_schemas,
-    main_approver,
-    message_policies,
-    new_nonce,
-    new_tree_id,
+    choose_channel,
+    collect_agents,
+    collect_message_policies,
+    find_readerless_agents,
+    get_channel_members,
+    load_plugin_settings,
+    load_policy,
+    make_nonce,
+    make_tree_id,
     own_program_name,
-    plugin_context,
-    plugins_of,
-    policy_of,
-    policy_row_of,
-    tree_config,
-    without_tools,
+    remove_tools,
+    resolve_main_approver,
 )
 from sessiontree.api.runtime.paths import (
-    absolute_path,
     check_not_around,
-    default_state_dir,
+    get_default_state_dir,
+    list_owner_folders,
+    make_absolute,
     make_folders,
-    owner_folders,
     resolve_state_dir,
     workspace_root,
 )
-from sessiontree.api.runtime.runtime import Cell, Runtime, Sharing, Tenant, late, show_values_in_cells
+from sessiontree.api.runtime.runtime import Cell, Runtime, Sharing, Tenant, load_late, show_values_in_cells
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.api.tree.fact_reader import FactReader
 from sessiontree.api.tree.keyword_options import ChildOptions, ResumeOptions, TreeOptions
@@ -68,8 +68,8 @@ from sessiontree.contracts.values.messages import Usage
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.models.port import model_name
-from sessiontree.runtime.rights.session_rights import journaled_policy
+from sessiontree.models.port import get_model_name
+from sessiontree.runtime.rights.session_rights import read_journaled_policy
 from sessiontree.runtime.supervisor.tree_resources import TreeSetup
 from sessiontree.runtime.transport.progress import ProgressReader
 
@@ -139,21 +139,21 @@ class SessionTree:
         self._app = app = take_app(app, options)
         if app.model is None:
             raise ConfigError("no model is given; name one by App(model=…), or by model=…")
-        self._root, memory = _guarded_root(workspace), options.get("memory")
+        self._root, memory = _guard_root(workspace), options.get("memory")
         self._state_dir = _place_of(runtime, options.get("state_dir"), memory, self._root)
         agent, group = options.get("agent", "default"), options.get("group", "")
-        tree_id, group, agent = _identity_of(_taken_up, group, agent, app.agents or {}, _new_id)
-        named = agents_of(app.agents, self._root, agent, app.sandbox)
-        owners = with_own_policies(policy_of(options.get("policy")), named)
-        answering = models_of(app.model, app.models, named)
+        tree_id, group, agent = _choose_identity(_taken_up, group, agent, app.agents or {}, _new_id)
+        named = collect_agents(app.agents, self._root, agent, app.sandbox)
+        owners = add_agent_policies(load_policy(options.get("policy")), named)
+        answering = resolve_models(app.model, app.models, named)
         approvals, smart_rules = options.get("approvals"), options.get("smart_rules", ())
-        answered = with_models(with_delegates(named, owners), answering)
-        self._agents = restricted(answered, owners, group, approvals)
-        rules, self._channel = _approval_of(approver, channel)
-        self._table = self._all_tools(group, tree_id)
+        answered = add_models(add_delegates(named, owners), answering)
+        self._agents = restrict_agents(answered, owners, group, approvals)
+        rules, self._channel = _split_approval(approver, channel)
+        self._table = self._collect_tools(group, tree_id)
         warn_of_many_tools(self._agents, answering, {entry.name for entry in self._table})
         every_rule = {"approver": rules, "smart_rules": smart_rules}
-        policy_row = policy_row_of(owners, group, self._table, self._agents, every_rule)
+        policy_row = build_policy_row(owners, group, self._table, self._agents, every_rule)
         self._setup = TreeSetup.of(
             self._table,
             {name: spec.config for name, spec in self._agents.items()},
@@ -162,17 +162,17 @@ class SessionTree:
             policy=owners.model_copy(update={"strict": False}),  # slips are reported here, once
             group=group,
             hooks=tuple(app.hooks),
-            skills=self._skills_of(app.skills, named, policy_row),
-            hidden=owner_folders(self._root),
-            configuration=_configuration_of(app, self._root),
+            skills=self._load_skills(app.skills, named, policy_row),
+            hidden=list_owner_folders(self._root),
+            configuration=_open_configuration(app, self._root),
             servers=self._servers,
         )
-        self._config = tree_config(
+        self._config = build_tree_config(
             self._root,
             self._table,
             self._agents,
             tree_id=tree_id,
-            model_name=model_name(app.model),
+            model_name=get_model_name(app.model),
             limits=options.get("limits"),
             budget=options.get("budget"),
             approvals=approvals,
@@ -183,7 +183,7 @@ class SessionTree:
             dedicated=options.get("dedicated", False),
             child_workspace=options.get("child_workspace", "shared"),
             policy=policy_row,
-            messages=message_policies(owners, self._channel, self._agents),
+            messages=collect_message_policies(owners, self._channel, self._agents),
             hooks=self._setup.hooks,
         )
         self._agents_md = options.get("agents_md", "workspace")
@@ -193,24 +193,28 @@ class SessionTree:
         self._readers = weakref.WeakSet()
         show_values_in_cells()
 
-    def _skills_of(
+    def _load_skills(
         self, given: SkillsLike, agents: Mapping[str, AgentSpec], policy: PolicyRow
     ) -> Mapping[str, Skill]:
         if not given and not any(spec.skills for spec in agents.values()):
             return {}
-        unable = agents_without_readers(self._table, agents, policy)
-        skills: Mapping[str, Skill] = late("skills_of")(given, agents, unable, self._root, (self._state_dir,))
+        unable = find_readerless_agents(self._table, agents, policy)
+        skills: Mapping[str, Skill] = load_late("skills_of")(
+            given, agents, unable, self._root, (self._state_dir,)
+        )
         return skills
 
-    def _all_tools(self, group: str, tree_id: str) -> ToolTable:
-        app, plugins = self._app, plugins_of(self._app.plugins)
-        context = plugin_context(self._root, self._agents, self._channel, group, self._state_dir, tree_id)
-        found = installed_tools(context, plugins) if app.builtin_tools else ()
-        saved = late("programs_of")(app.programs, self._root) if app.programs else ()
-        brought_in = (*app.tools, *channel_members(self._channel).get("tools", ()), *saved)
+    def _collect_tools(self, group: str, tree_id: str) -> ToolTable:
+        app, plugins = self._app, load_plugin_settings(self._app.plugins)
+        context = build_plugin_context(
+            self._root, self._agents, self._channel, group, self._state_dir, tree_id
+        )
+        found = load_installed_tools(context, plugins) if app.builtin_tools else ()
+        saved = load_late("programs_of")(app.programs, self._root) if app.programs else ()
+        brought_in = (*app.tools, *get_channel_members(self._channel).get("tools", ()), *saved)
         if app.mcp:
             taken = {each.name for each in (*brought_in, *(one.tool for one in found))}
-            tools, self._servers = late("server_tools")(app.mcp, self._state_dir, taken)
+            tools, self._servers = load_late("server_tools")(app.mcp, self._state_dir, taken)
             brought_in = (*brought_in, *tools)
         found, given = split_hidden(found, brought_in)
         check_claims(found, given)
@@ -228,7 +232,7 @@ class SessionTree:
         """Return the tree for a notebook's cell: a widget, HTML for a saved notebook, and text."""
         if not self._was_open:
             return {"text/plain": repr(self)}
-        bundle: Mapping[str, Any] = late("tree_bundle")(self.state_dir, self.tree_id)
+        bundle: Mapping[str, Any] = load_late("tree_bundle")(self.state_dir, self.tree_id)
         return bundle
 
     @property
@@ -258,29 +262,29 @@ class SessionTree:
         if self._was_open:
             raise ConfigError(f"tree {self.tree_id} was closed; take it up with SessionTree.resume")
         check_not_around(self.state_dir, "state_dir", self._root)
-        if self._offers_guidance():  # else nothing needs a thread
-            read = late("guidance_of")
+        if self._has_guidance():  # else nothing needs a thread
+            read = load_late("guidance_of")
             guidance = await asyncio.to_thread(read, self._root, self._agents_md, self.state_dir)
             self._config = replace(self._config, guidance=guidance)
         spec = next(iter(self._agents.values())).config.sandbox
         if spec is not None and spec.fill:
-            await late("fill_workspace")(spec, self._root)
+            await load_late("fill_workspace")(spec, self._root)
         runtime = self._given or Sharing.join(self._state_dir, *self._wishes)
-        async with self._entering(runtime):
+        async with self._enter_runtime(runtime):
             await runtime.backend.create(self._config, self._setup)
             self._open_desk(runtime.backend, after=0, last=0)
         return self
 
-    def _offers_guidance(self) -> bool:
+    def _has_guidance(self) -> bool:
         """Return whether the workspace has a file AGENTS.md, even one that can't be read."""
         return os.path.lexists(self._root / GUIDANCE_FILE)
 
-    def _belong_to(self, holder: object, close: Callable[[], Awaitable[None]]) -> None:
+    def _set_holder(self, holder: object, close: Callable[[], Awaitable[None]]) -> None:
         """Set the object that the program holds instead of this one, and how to close it on the loop."""
         self._holder = (holder, close)
 
     @asynccontextmanager
-    async def _entering(self, runtime: Runtime) -> AsyncIterator[None]:
+    async def _enter_runtime(self, runtime: Runtime) -> AsyncIterator[None]:
         """Attach the tree to a runtime, and detach it if opening it fails."""
         holder, closing = self._holder or (self, None)
         tenant = Tenant(self.tree_id, self._cell, runtime, weakref.ref(holder), closing)
@@ -333,23 +337,25 @@ class SessionTree:
         )
         async with serving.sharing.kept():
             try:
-                config = await serving.backend.config_of(tree_id)
+                config = await serving.backend.read_config(tree_id)
             except TreeNotFound as error:
-                raise await asyncio.to_thread(late("not_here"), serving.state_dir, tree_id, error) from None
+                raise await asyncio.to_thread(
+                    load_late("not_here"), serving.state_dir, tree_id, error
+                ) from None
             tree = cls(
                 config.workspace,
-                replace(app, agents=without_tools(app.agents)),
+                replace(app, agents=remove_tools(app.agents)),
                 approver=approver if callable(approver) else None,
                 channel=channel if config.owns_channel else None,
                 runtime=serving,
                 _taken_up=config,
             )
             tree._config, tree._cell = config, cell
-            tree._setup = tree._setup.under(*journaled_policy(config))
+            tree._setup = tree._setup.replace_policy(*read_journaled_policy(config))
             check_given(config, tree._agents, tree._setup.hooks)
             after = await serving.backend.supervisor.last_seq(tree_id)
             tree._runtime = tree._given = runtime
-            async with tree._entering(serving):
+            async with tree._enter_runtime(serving):
                 await serving.backend.resume(tree_id, tree._setup)
                 last = await serving.backend.supervisor.last_seq(tree_id)
                 tree._open_desk(serving.backend, after=after, last=last)
@@ -387,8 +393,8 @@ class SessionTree:
             JournalError: the journal can't be read or written.
         """
         supervisor, runtime = self._supervisor, self._runtime
-        tree_id = new_tree_id()
-        await supervisor.fork(self.tree_id, at, tree_id, new_nonce(), dict(replace or {}))
+        tree_id = make_tree_id()
+        await supervisor.fork(self.tree_id, at, tree_id, make_nonce(), dict(replace or {}))
         return await type(self).resume(
             tree_id, self._app, runtime=runtime, approver=approver, channel=channel
         )
@@ -401,20 +407,20 @@ class SessionTree:
             after: The number of its last fact before it was opened; 0 = it is new.
             last: The same of its last fact now, as far as requests that wait are concerned.
         """
-        desk: HumanInbox = late("desk")(backend, self.tree_id)
+        desk: HumanInbox = load_late("desk")(backend, self.tree_id)
         self._desk = desk
         self._was_open = True
         if self._channel is not None:
             desk.attach("main", self._channel)
         desk.open(last)
-        self._hook_desk = late("hook_desk")(backend, self.tree_id, self._setup.hooks)
+        self._hook_desk = load_late("hook_desk")(backend, self.tree_id, self._setup.hooks)
         self._hook_desk.open(after)
         if self._tenant is not None:
             self._tenant.desks += [self._hook_desk, desk]
-            for tracer in self._tenant.runtime.traces.tracers(
+            for tracer in self._tenant.runtime.traces.make_tracers(
                 backend.supervisor,
                 self._config,
-                self._tenant.runtime.sharing.journal_of(self.tree_id),
+                self._tenant.runtime.sharing.find_journal(self.tree_id),
                 self._setup.hooks,
             ):
                 tracer.open(after)
@@ -457,7 +463,7 @@ class SessionTree:
     @property
     def _backend(self) -> Backend:
         if self._runtime is None:
-            raise _not_open()
+            raise _build_not_open_error()
         return self._runtime.backend
 
     @property
@@ -467,7 +473,7 @@ class SessionTree:
 
     def _open(self) -> HumanInbox:
         if self._desk is None:
-            raise _not_open()
+            raise _build_not_open_error()
         self._desk.check_loop()
         return self._desk
 
@@ -479,7 +485,9 @@ class SessionTree:
     def session(self, session_id: str) -> SessionHandle:
         """Return a handle of any session of the tree; its path is ``session_id``, such as ``main/w1``."""
         backend, desk = self._backend, self._open()
-        handle: SessionHandle = late("handle")(backend, desk, self.tree_id, session_id, hooks=self._hook_desk)
+        handle: SessionHandle = load_late("handle")(
+            backend, desk, self.tree_id, session_id, hooks=self._hook_desk
+        )
         return handle
 
     @overload
@@ -592,11 +600,11 @@ class SessionTree:
         return sum((line.usage for line in self.receipt()), Usage())
 
 
-def _configuration_of(app: App, root: Path) -> OwnerConfiguration | None:
+def _open_configuration(app: App, root: Path) -> OwnerConfiguration | None:
     if app.configuration is None:
         return None
-    file = absolute_path(app.configuration, "configuration")
-    found: OwnerConfiguration = late("configuration_file")(file, root)
+    file = make_absolute(app.configuration, "configuration")
+    found: OwnerConfiguration = load_late("configuration_file")(file, root)
     return found
 
 
@@ -606,10 +614,10 @@ def _place_of(
     _check_memory(memory, runtime)
     if runtime is not None:
         return runtime.state_dir
-    return default_state_dir(root) if state_dir is None else absolute_path(state_dir, "state_dir")
+    return get_default_state_dir(root) if state_dir is None else make_absolute(state_dir, "state_dir")
 
 
-def _not_open() -> SessionTreeError:
+def _build_not_open_error() -> SessionTreeError:
     return SessionTreeError(
         "the tree is not open; use `async with SessionTree(…) as tree`, "
         "or SessionTree.resume if it was closed"
@@ -621,26 +629,26 @@ def _check_memory(memory: MemorySettings | None, runtime: Runtime | None) -> Non
         raise ConfigError("memory is the runtime's; give it to the Runtime")
 
 
-def _identity_of(
+def _choose_identity(
     taken_up: TreeConfig | None, group: str, agent: str, agents: Collection[str], new_id: str | None
 ) -> tuple[str, str, str]:
     """Return a tree's id, its group and Main's agent; those of a new tree, or of the one that is resumed."""
     if taken_up is None:
-        return new_id or new_tree_id(), group, agent
+        return new_id or make_tree_id(), group, agent
     main = taken_up.agents[0].name
     group = taken_up.policy.group if taken_up.policy else ""
     return taken_up.tree_id, group, main if main in agents else "default"
 
 
-def _approval_of(
+def _split_approval(
     approver: ApproverLike, channel: ChannelLike
 ) -> tuple[tuple[Rule, ...], HumanChannel | None]:
     """Return the rules that answer for Main, and what asks a person."""
-    rules, own_channel = main_approver(approver)
-    return rules, channel_of(channel, own_channel)
+    rules, own_channel = resolve_main_approver(approver)
+    return rules, choose_channel(channel, own_channel)
 
 
-def _guarded_root(workspace: str | Path) -> Path:
+def _guard_root(workspace: str | Path) -> Path:
     """Return a workspace's path; from now on no module in it replaces an installed one.
 
     Raises:

@@ -25,7 +25,7 @@ from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.journal.journal import Journal
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import GatewayModel
-from sessiontree.policy.compiled import compiled
+from sessiontree.policy.compiled import compile_policy
 from sessiontree.protected import own_places
 from sessiontree.runtime.gateway.model_gateway import GatewayCore
 from sessiontree.runtime.host.host import HostCore, HostEquipment
@@ -33,7 +33,7 @@ from sessiontree.runtime.memory.memory_api import Ended, MemoryRight, ScopeAnswe
 from sessiontree.runtime.memory.memory_peers import open_store
 from sessiontree.runtime.memory.memory_service import MemoryService
 from sessiontree.runtime.scheduling.scheduler import PoolSize
-from sessiontree.runtime.scheduling.settings import hidden_places, private_places
+from sessiontree.runtime.scheduling.settings import list_hidden_places, list_private_places
 from sessiontree.runtime.supervisor.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
 from sessiontree.runtime.supervisor.tree_resources import TreeSetup
@@ -62,7 +62,7 @@ class Faults:
     deaths_left: int = 0
     deaths: int = field(default=0, init=False)
 
-    def happens(self, chance: float) -> bool:
+    def draw_fault(self, chance: float) -> bool:
         """Whether a fault with this chance happens now."""
         return chance > 0 and self.random.random() < chance
 
@@ -97,9 +97,9 @@ class LocalTransport:
             # Later, not within this call: a real host dies independently of its callers.
             asyncio.get_running_loop().call_soon(self.kill)
         for frame in frames:
-            if faults.happens(faults.lose):
+            if faults.draw_fault(faults.lose):
                 continue
-            for _ in range(2 if faults.happens(faults.repeat) else 1):
+            for _ in range(2 if faults.draw_fault(faults.repeat) else 1):
                 self._pass_on(frame, faults)
 
     async def poll(self, after: int, wait_s: float) -> PollReply:
@@ -116,9 +116,9 @@ class LocalTransport:
         if self._is_doomed(faults):
             self.kill()
             raise HostLost("the host died")
-        if faults.happens(faults.delay):
+        if faults.draw_fault(faults.delay):
             await asyncio.sleep(faults.delay_s * faults.random.random())
-        if faults.happens(faults.lose):
+        if faults.draw_fault(faults.lose):
             raise TimeoutError
         return reply
 
@@ -142,11 +142,11 @@ class LocalTransport:
 
     async def ended(self) -> int:
         """Return how many processes of commands still ran when the host was closed."""
-        await self.host.commands_ended()
+        await self.host.wait_for_commands()
         return self.host.killed
 
     def _pass_on(self, frame: tuple[int, Frame], faults: Faults) -> None:
-        if faults.happens(faults.delay):
+        if faults.draw_fault(faults.delay):
             delay_s = faults.delay_s * faults.random.random()
             asyncio.get_running_loop().call_later(delay_s, self._receive, frame)
         else:
@@ -157,7 +157,7 @@ class LocalTransport:
             self.host.receive((frame,))
 
     def _is_doomed(self, faults: Faults) -> bool:
-        dies = not self._dead and faults.deaths_left > 0 and faults.happens(faults.die)
+        dies = not self._dead and faults.deaths_left > 0 and faults.draw_fault(faults.die)
         if dies:
             faults.deaths_left -= 1
             faults.deaths += 1
@@ -203,8 +203,8 @@ class LocalBackend:
         self._journal = Journal.open(self._journal_dir)
         settings = memory or MemorySettings()
         uri = settings.uri_in(state_dir)
-        self._hidden = hidden_places(state_dir, settings)
-        self._private = private_places(state_dir, settings)
+        self._hidden = list_hidden_places(state_dir, settings)
+        self._private = list_private_places(state_dir, settings)
         self.memory = MemoryService(uri, partial(open_store, settings, uri), self)
         """The memory of this runtime."""
         self._faults = faults
@@ -234,7 +234,7 @@ class LocalBackend:
                 self._make_transport,
                 pools={POOL: PoolSize(most=self._slots, usual=self._slots, ahead=self._ahead)},
                 pool_of=dict.fromkeys(SessionKind, POOL),
-                gateway=GatewayCore(self._models_of),
+                gateway=GatewayCore(self._get_models),
                 memory=self.memory,
                 hub=self._hub,
                 clock=self._clock,
@@ -267,9 +267,9 @@ class LocalBackend:
         """Ask a question that needs no waiting, and return the answer."""
         return finished(question(self.supervisor))
 
-    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+    def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
-        return self.supervisor.awaited_result(tree_id, session)
+        return self.supervisor.request_result(tree_id, session)
 
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is open in this runtime."""
@@ -289,13 +289,13 @@ class LocalBackend:
         self.transports.append(transport)
         return transport
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
+    async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         """Return for memory the session of each grant."""
-        return ScopeAnswer(await self.core.whose(wanted))
+        return ScopeAnswer(await self.core.resolve_grants(wanted))
 
-    async def completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
+    async def list_completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return for memory the trees among these whose Main has completed."""
-        return await self.core.completed_trees(tree_ids)
+        return await self.core.list_completed_trees(tree_ids)
 
     def _equip(self, name: str) -> HostEquipment:
         tree_id = name.partition("#")[0]
@@ -304,9 +304,9 @@ class LocalBackend:
             raise TreeNotFound(tree_id, "is not open in this process; resume it first")
         return equipment
 
-    async def config_of(self, tree_id: str) -> TreeConfig:
+    async def read_config(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration."""
-        return await self.supervisor.config_of(tree_id)
+        return await self.supervisor.read_config(tree_id)
 
     async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
         """Create a tree; durable when this returns."""
@@ -328,7 +328,7 @@ class LocalBackend:
 
     def _equip_tree(self, tree_id: str, setup: TreeSetup) -> None:
         web = None if setup.web is None else OutboundWeb(setup.web)
-        policy = compiled(setup.table.rows, setup.policy)
+        policy = compile_policy(setup.table.rows, setup.policy)
         hooks, configuration = HookChain.for_hosts(setup.hooks), setup.configuration
         self.equipment[tree_id] = HostEquipment(
             setup.table,
@@ -343,9 +343,9 @@ class LocalBackend:
             open_configuration=None if configuration is None else lambda: configuration,
         )
         self._models[tree_id] = setup.waiting
-        self.core.servers.tree_opened(tree_id, setup.servers)
+        self.core.servers.on_tree_opened(tree_id, setup.servers)
 
-    def _models_of(self, tree_id: str) -> Mapping[str, GatewayModel]:
+    def _get_models(self, tree_id: str) -> Mapping[str, GatewayModel]:
         return self._models.get(tree_id, {})
 
     async def release(self, tree_id: str) -> None:

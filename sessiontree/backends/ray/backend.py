@@ -22,10 +22,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.client.key_server import GATEWAY, KEYS_SOCKET, MEMORY, KeyServer
 from sessiontree.backends.ray.client.local_line import LINES_SOCKET
-from sessiontree.backends.ray.client.serialization import pack, with_program
+from sessiontree.backends.ray.client.serialization import add_program, pack
 from sessiontree.backends.ray.client.supervisor_client import SupervisorClient, Watches
 from sessiontree.backends.ray.engine.engine import Engine
-from sessiontree.backends.ray.engine.engine_settings import for_gateway
+from sessiontree.backends.ray.engine.engine_settings import select_for_gateway
 from sessiontree.backends.ray.engine.program_copy import ProgramCopies
 from sessiontree.backends.ray.hosts.placed_nodes import PlacedNodes
 from sessiontree.backends.ray.hosts.process_start import (
@@ -34,15 +34,15 @@ from sessiontree.backends.ray.hosts.process_start import (
     RestartKeeper,
     StartPace,
     StartWatch,
+    build_runtime_env,
     end_started,
-    failed_starts,
-    level_of,
     note_for,
-    started_as,
+    open_failed_starts,
+    probe_level,
 )
 from sessiontree.backends.ray.hosts.transport import REAPED_S
-from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorActor, actor_of
-from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, words_of
+from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorActor, make_actor_class
+from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, describe_error
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.settings.placement import Placements
@@ -51,13 +51,13 @@ from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ApiKey
 from sessiontree.models.providers.provider_model import KEY_VARIABLES
 from sessiontree.runtime.scheduling.scheduler import PoolSize
-from sessiontree.runtime.scheduling.settings import Settings, hidden_places
+from sessiontree.runtime.scheduling.settings import Settings, list_hidden_places
 from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
 from sessiontree.runtime.supervisor.tree_resources import PackedResources, TreeSetup
 from sessiontree.runtime.transport.progress import ProgressBuffer
 from sessiontree.runtime.transport.supervisor_api import ActorRow, SupervisorApi
-from sessiontree.sandbox import available_level
-from sessiontree.sandbox.process_tree import ancestors
+from sessiontree.sandbox import detect_level
+from sessiontree.sandbox.process_tree import find_ancestors
 
 T = TypeVar("T")
 HOST_BYTES: Final = 2 * 2**30
@@ -113,7 +113,7 @@ class RayBackend:
             ConfigError: sessions are to be placed on other nodes without a cluster; or confinement is
                 required, and the kernel cannot confine Workers.
         """
-        level = available_level()
+        level = detect_level()
         if enforcement == "required" and not level.is_full:
             raise ConfigError(
                 f"can't confine Workers: this kernel offers {level}, and Landlock ABI 3 and seccomp are "
@@ -125,7 +125,7 @@ class RayBackend:
         self._sharing = sharing
         self._engine = Engine(address, num_cpus, insecure)
         if placement is not None and address is None and not ray.is_initialized():
-            raise _no_cluster()
+            raise _build_cluster_error()
         self._placements = placement
         self._nodes = None if placement is None else PlacedNodes(placement, self._engine, enforcement)
         self._host_bytes = host_bytes
@@ -134,7 +134,7 @@ class RayBackend:
         self._memory_key = None if variable is None else ApiKey(os.environ.get(variable, "").strip() or None)
         """Held so that no other process is given a variable with this value."""
         self._pass_env = pass_env
-        self._hidden = hidden_places(state_dir, self._memory)
+        self._hidden = list_hidden_places(state_dir, self._memory)
         self._enforcement: Literal["required", "best_effort"] = enforcement
         self._starting: asyncio.Future[SupervisorClient] | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -150,46 +150,46 @@ class RayBackend:
     @property
     def supervisor(self) -> SupervisorApi:
         """The API of the supervisor, for trees that are open."""
-        return self._opened().supervisor
+        return self._get_client().supervisor
 
     @property
     def lifecycle(self) -> SupervisorLifecycle:
         """What only the supervisor's program may ask it."""
-        return self._opened().lifecycle
+        return self._get_client().lifecycle
 
     @property
     def hidden(self) -> tuple[Path, ...]:
         """Places hidden from tools and Workers."""
         return self._hidden
 
-    def program_copy(self) -> Path | None:
+    def copy_program(self) -> Path | None:
         """Return a copy of the program's modules in their current state; None = it has none. Blocks."""
         return self._copies.take()
 
-    def received_program(self, files: Mapping[str, bytes]) -> Path:
+    def receive_program(self, files: Mapping[str, bytes]) -> Path:
         """Write a copy of the modules of a program on another node; return its directory. Blocks."""
         return self._copies.received(files)
 
     def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
         """Ask a question that needs no waiting; this blocks for about a millisecond."""
-        return self._opened().ask_now(question)
+        return self._get_client().ask_now(question)
 
-    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+    def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
-        return self._opened().awaited_result(tree_id, session)
+        return self._get_client().request_result(tree_id, session)
 
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is open in this runtime."""
         return self._client is not None and self._client.holds(tree_id)
 
-    def _opened(self) -> SupervisorClient:
+    def _get_client(self) -> SupervisorClient:
         if self._client is None:
             raise SessionTreeError("no tree is open in this runtime; open or resume one first")
         return self._client
 
-    async def config_of(self, tree_id: str) -> TreeConfig:
+    async def read_config(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration."""
-        return await (await self._started()).supervisor.config_of(tree_id)
+        return await (await self._ensure_started()).supervisor.read_config(tree_id)
 
     async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
         """Create a tree; durable when this returns."""
@@ -201,7 +201,7 @@ class RayBackend:
 
     async def _open_tree(self, tree_id: str, config: TreeConfig | None, setup: TreeSetup) -> None:
         packed = pack(setup, hidden=(*self._hidden, *setup.hidden))
-        program = await asyncio.to_thread(self.program_copy)
+        program = await asyncio.to_thread(self.copy_program)
         await self.open_packed(tree_id, config, setup.agents, packed, program)
 
     async def open_packed(
@@ -224,15 +224,15 @@ class RayBackend:
         if config is not None:
             for name, place in zip(("state_dir", "memory"), self._hidden, strict=False):
                 _check_apart(name, place, Path(config.workspace))
-        line = await self._started()
+        line = await self._ensure_started()
         if config is not None and (token := self._engine.token_path) is not None:
             _check_apart("the file of Ray's token", token, Path(config.workspace))
         places = None
         if self._nodes is not None:
             assert self._scratch is not None  # noqa: S101 - the runtime has been started
-            known = config or await line.supervisor.config_of(tree_id)
+            known = config or await line.supervisor.read_config(tree_id)
             places = await self._nodes.find(tree_id, Path(known.workspace), self._scratch, program)
-        resources = with_program(packed, program, places)
+        resources = add_program(packed, program, places)
         if config is None:
             opening = asyncio.ensure_future(line.lifecycle.resume(tree_id, agents, resources))
         else:
@@ -241,24 +241,24 @@ class RayBackend:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(partial(_take_back, line, tree_id))
-            self._not_opened(tree_id, places)
+            self._on_not_opened(tree_id, places)
             raise
         except BaseException:
-            self._not_opened(tree_id, places)
+            self._on_not_opened(tree_id, places)
             raise
         line.opened(tree_id, agents, resources)
 
-    def _not_opened(self, tree_id: str, places: bytes | None) -> None:
+    def _on_not_opened(self, tree_id: str, places: bytes | None) -> None:
         if self._nodes is not None and places is not None:
-            self._nodes.not_opened(tree_id, places)
+            self._nodes.on_not_opened(tree_id, places)
 
-    def _role_of(self, pid: int) -> str:
+    def _find_role(self, pid: int) -> str:
         rows = self.ask_now(lambda supervisor: supervisor.actors())
         return next((row.role for row in rows if row.pid == pid and not row.node), "")
 
-    def _variables_of(self, role: str) -> Mapping[str, str]:
+    def _select_variables(self, role: str) -> Mapping[str, str]:
         """Return the variables of this program that a process gets besides those that Ray gave it."""
-        found = for_gateway(os.environ)
+        found = select_for_gateway(os.environ)
         if role == GATEWAY:
             return found
         if role == MEMORY:
@@ -287,7 +287,7 @@ class RayBackend:
 
     async def actors(self) -> list[ActorRow]:
         """Return every process of this runtime with the session that it embodies."""
-        return await (await self._started()).supervisor.actors()
+        return await (await self._ensure_started()).supervisor.actors()
 
     async def close(self) -> None:
         """End supervisor, hosts, gateway and memory, then the private Ray if this was its last user.
@@ -321,7 +321,7 @@ class RayBackend:
             await asyncio.to_thread(self._copies.close)
         await self._engine.close()
 
-    async def _started(self) -> SupervisorClient:
+    async def _ensure_started(self) -> SupervisorClient:
         if self._closing is not None:
             raise SessionTreeError("the runtime was closed in this process; open another one")
         if self._line is not None:
@@ -333,38 +333,45 @@ class RayBackend:
     async def _start(self) -> SupervisorClient:
         await self._engine.start()
         if self._placements is not None and self._engine.home is not None:
-            raise _no_cluster()
+            raise _build_cluster_error()
         if self._scratch is not None:  # left by a start that failed
             await asyncio.to_thread(_remove, self._scratch)
         key = secrets.token_hex(16)
         # A private Ray's directory is removed with it, however the program ends.
         self._scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._engine.home))
-        settings = self._settings(await asyncio.to_thread(self._copies.root))
+        settings = self._build_settings(await asyncio.to_thread(self._copies.root))
         settings.reports.mkdir(mode=0o700)
         if settings.passed is not None:
             _write_variables(settings.passed, self._pass_env)
         if self._keys is not None:
             await asyncio.to_thread(self._keys.close)
         self._keys = KeyServer(
-            self._scratch / KEYS_SOCKET, self._role_of, self._variables_of, self._memory.revealed_options()
+            self._scratch / KEYS_SOCKET,
+            self._find_role,
+            self._select_variables,
+            self._memory.revealed_options(),
         )
         note = note_for("supervisor", settings)
-        actor: Any = actor_of(SupervisorActor).options(**self._options(settings, note)).remote(key, settings)
+        actor: Any = (
+            make_actor_class(SupervisorActor)
+            .options(**self._build_options(settings, note))
+            .remote(key, settings)
+        )
         line = SupervisorClient(actor, key, lines=self._scratch / LINES_SOCKET)
         keeper = self._keeper = RestartKeeper(
-            StartWatch(note, self._engine.raylet, StartPace(self._unseen_s(), JOINED_UNSEEN_S)),
+            StartWatch(note, self._engine.raylet, StartPace(self._choose_unseen_s(), JOINED_UNSEEN_S)),
             partial(ray.kill, actor, no_restart=False),
-            partial(failed_starts(settings).add, "supervisor"),
+            partial(open_failed_starts(settings).add, "supervisor"),
             partial(_give_up, line, actor),
         )
         self._engine.lost.add_done_callback(partial(_lose, line, keeper))
         try:
-            await asyncio.to_thread(level_of, settings)
+            await asyncio.to_thread(probe_level, settings)
             await line.begin()
         except RayError as error:
             await asyncio.to_thread(keeper.stop)
             raise SessionTreeError(
-                f"the supervisor did not start: {words_of(error)}; run `sessiontree doctor`"
+                f"the supervisor did not start: {describe_error(error)}; run `sessiontree doctor`"
             ) from error
         except BaseException:
             await asyncio.to_thread(keeper.stop)
@@ -375,9 +382,9 @@ class RayBackend:
         self._client = self._line = line
         return line
 
-    def _options(self, settings: Settings, note: Path) -> dict[str, Any]:
+    def _build_options(self, settings: Settings, note: Path) -> dict[str, Any]:
         return {
-            "runtime_env": started_as("supervisor", settings, note),
+            "runtime_env": build_runtime_env("supervisor", settings, note),
             "num_cpus": 0,
             "max_restarts": -1,
             "max_task_retries": 0,
@@ -390,20 +397,20 @@ class RayBackend:
         most = max(MIN_HOSTS, HOSTS_PER_CORE * cores) if self._slots is None else self._slots
         return PoolSize(most=most, usual=min(most, max(1, cores // self._sharing)))
 
-    def _unseen_s(self) -> float:
+    def _choose_unseen_s(self) -> float:
         return JOINED_UNSEEN_S if self._engine.home is None else UNSEEN_S
 
-    def _settings(self, program: Path) -> Settings:
+    def _build_settings(self, program: Path) -> Settings:
         assert self._scratch is not None  # noqa: S101 - made just before
         return Settings(
             state_dir=self._state_dir,
             journal_dir=self._journal_dir,
             program_pid=os.getpid(),
-            program_started=ancestors(os.getpid())[0].started,
+            program_started=find_ancestors(os.getpid())[0].started,
             python=ray.get_runtime_context().runtime_env.get("py_executable"),
             node_id=self._engine.node_id,
             logs_dir=self._engine.logs_dir,
-            unseen_s=self._unseen_s(),
+            unseen_s=self._choose_unseen_s(),
             token_path=self._engine.token_path,
             scratch=self._scratch,
             reports=self._scratch / "reports",
@@ -422,7 +429,7 @@ class RayBackend:
         )
 
 
-def _no_cluster() -> ConfigError:
+def _build_cluster_error() -> ConfigError:
     return ConfigError(
         "placement needs a cluster, and this program has a Ray of its own machine alone; give "
         "address='auto' on a node of the cluster, or call ray.init(address=…) first"

@@ -16,9 +16,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.client.key_server import KEYS_SOCKET
 from sessiontree.backends.ray.client.local_line import LINES_SOCKET, LineListener, LocalLine
-from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
 from sessiontree.backends.ray.engine import engine_home
-from sessiontree.backends.ray.engine.engine_security import listening
+from sessiontree.backends.ray.engine.engine_security import describe_listeners
 from sessiontree.backends.ray.hosts.actors import (
     GatewayActor,
     HostActor,
@@ -31,14 +31,14 @@ from sessiontree.backends.ray.hosts.process_start import (
     RestartKeeper,
     StartPace,
     StartWatch,
-    failed_starts,
+    build_runtime_env,
     note_for,
-    started_as,
-    victims_for,
+    open_failed_starts,
+    prepare_victims,
 )
 from sessiontree.backends.ray.hosts.transport import LineTransport, RayTransport
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.control.peer import Lineage, lineage_of
+from sessiontree.control.peer import Lineage, find_lineage
 from sessiontree.control.server import ControlServer
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.runtime.scheduling.settings import OBSERVING, Settings
@@ -62,7 +62,7 @@ MEMORY_OPTIONS: dict[str, Any] = {"max_restarts": -1, "max_concurrency": 10_000}
 """Ray restarts memory when it is killed; the callers repeat their questions."""
 
 
-def actor_of(shell: type) -> Any:
+def make_actor_class(shell: type) -> Any:
     """Return an actor class whose control calls are served however many other calls wait."""
     make: Any = ray.remote  # Ray's stubs do not know groups
     return make(concurrency_groups={"control": CONTROL_CALLS})(shell)
@@ -77,15 +77,15 @@ class SupervisorActor:
         self._settings = settings
         self._raylet = os.getppid()  # the raylet starts every actor's process on its node, also this one
         self._pace = StartPace(settings.unseen_s)
-        self._failed = failed_starts(settings)
+        self._failed = open_failed_starts(settings)
         self._server = SupervisorServer(
             key,
             settings,
             self._start_host,
             self._start_gateway,
             self._start_memory,
-            partial(ControlServer, state_dir=settings.journal_dir, lineage=_lineage(settings)),
-            partial(_security, settings),
+            partial(ControlServer, state_dir=settings.journal_dir, lineage=_build_lineage(settings)),
+            partial(_describe_security, settings),
             self._leave_unfit_nodes,
         )
         self._placed = PlacedPools(settings.placed_pools, self._server.places)
@@ -97,20 +97,20 @@ class SupervisorActor:
         """Answer the creating program."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-            self._lines.admit(self._settings.program_pid, self._line_to_program)
+            self._lines.admit(self._settings.program_pid, self._make_program_line)
         if name == "close":
             self._lines.close()
-        return packed(await self._server.ask(key, name, opened(given), turn))
+        return dump_value(await self._server.ask(key, name, load_value(given), turn))
 
     @ray.method(concurrency_group="control")
     async def command(self, key: str, name: str, given: bytes, turn: tuple[str, int] | None = None) -> bytes:
         """Answer a control call of the creating program, however many other calls wait."""
-        asking = self._server.ask(key, name, opened(given), turn)
+        asking = self._server.ask(key, name, load_value(given), turn)
         if self._loop is None:
-            return packed(await asking)
-        return packed(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self._loop)))
+            return dump_value(await asking)
+        return dump_value(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self._loop)))
 
-    def _line_to_program(self) -> LocalLine:
+    def _make_program_line(self) -> LocalLine:
         async def follow(key: str, name: str) -> RpcResponse:
             return await self._server.follow(key, name, push, line.has_room)
 
@@ -130,7 +130,7 @@ class SupervisorActor:
         async def follow_results(key: str) -> RpcResponse:
             return await self._server.follow_results(key, results)
 
-        results = self._server.result_push(send)
+        results = self._server.make_result_push(send)
         line = LocalLine(
             {
                 "ask": self._server.ask,
@@ -143,18 +143,18 @@ class SupervisorActor:
 
     async def serve(self, token: str, name: str, given: bytes) -> bytes:
         """Answer a host, the gateway or memory."""
-        return packed(await self._server.serve(token, name, opened(given)))
+        return dump_value(await self._server.serve(token, name, load_value(given)))
 
     async def serve_all(self, asked: bytes) -> bytes:
         """Answer several questions of a host, each as :meth:`serve` does."""
         async with asyncio.TaskGroup() as group:
-            answers = [group.create_task(self._server.serve(*each)) for each in opened(asked)]
-        return packed(tuple([answer.result() for answer in answers]))
+            answers = [group.create_task(self._server.serve(*each)) for each in load_value(asked)]
+        return dump_value(tuple([answer.result() for answer in answers]))
 
     def _start_host(self, pool: str, name: str) -> RayTransport:
         settings, victims = self._settings, None
         if pool == OBSERVING:
-            victims = victims_for(settings, name)
+            victims = prepare_victims(settings, name)
         note = note_for(name, settings)
         given = HostSettings(
             self._server.host_key,
@@ -166,16 +166,16 @@ class SupervisorActor:
         )
         if pool in settings.placed_pools:
             given = replace(given, node_id=settings.node_id, copies=settings.scratch)
-            return self._placed_host(pool, name, note, given)
-        options = self._options(f"{pool}-host", note, confined=pool == OBSERVING, reaped=True)
-        shell = actor_of(HostActor).options(**options)
-        return self._transport(shell, given, name, note, partial(LineTransport, self._lines, {}))
+            return self._place_host(pool, name, note, given)
+        options = self._build_options(f"{pool}-host", note, confined=pool == OBSERVING, reaped=True)
+        shell = make_actor_class(HostActor).options(**options)
+        return self._make_transport(shell, given, name, note, partial(LineTransport, self._lines, {}))
 
-    def _placed_host(self, pool: str, name: str, note: Path, given: HostSettings) -> RayTransport:
+    def _place_host(self, pool: str, name: str, note: Path, given: HostSettings) -> RayTransport:
         """Return the transport to a host that Ray starts on one of the nodes that fit its pool."""
 
         def begin(place: dict[str, Any]) -> Any:
-            start = started_as(
+            start = build_runtime_env(
                 f"{pool}-host",
                 self._settings,
                 note,
@@ -183,7 +183,7 @@ class SupervisorActor:
                 reaped=True,
                 tokens=self._placed.tokens(),
             )
-            shell = actor_of(HostActor).options(**{**HOST_OPTIONS, **place, "runtime_env": start})
+            shell = make_actor_class(HostActor).options(**{**HOST_OPTIONS, **place, "runtime_env": start})
             return shell.remote(ray.get_runtime_context().current_actor, given)
 
         transport = PlacedTransport(
@@ -216,8 +216,8 @@ class SupervisorActor:
             lines=settings.scratch / LINES_SOCKET,
         )
         note = note_for(name, self._settings)
-        shell = actor_of(GatewayActor).options(**self._options("gateway", note))
-        return self._transport(
+        shell = make_actor_class(GatewayActor).options(**self._build_options("gateway", note))
+        return self._make_transport(
             shell, given, name, note, partial(LineTransport, self._lines, {"progress": self._server.show})
         )
 
@@ -229,7 +229,7 @@ class SupervisorActor:
         given = HostSettings(key, os.getpid(), settings.memory_bytes, None, keys=keys)
         shell: Any = ray.remote(MemoryActor)
         note = note_for("memory", settings)
-        shell = shell.options(**{**self._options("memory", note), **MEMORY_OPTIONS})
+        shell = shell.options(**{**self._build_options("memory", note), **MEMORY_OPTIONS})
         me = ray.get_runtime_context().current_actor
         actor = shell.remote(me, given, settings.memory, settings.memory.uri_in(settings.state_dir))
         keeper = RestartKeeper(
@@ -240,14 +240,14 @@ class SupervisorActor:
         )
         return RayMemory(actor, key, keeper)
 
-    def _options(
+    def _build_options(
         self, role: str, note: Path, *, confined: bool = False, reaped: bool = False
     ) -> dict[str, Any]:
         node = NodeAffinitySchedulingStrategy(self._settings.node_id, soft=False)
-        start = started_as(role, self._settings, note, confined=confined, reaped=reaped)
+        start = build_runtime_env(role, self._settings, note, confined=confined, reaped=reaped)
         return {**HOST_OPTIONS, "scheduling_strategy": node, "runtime_env": start}
 
-    def _transport(
+    def _make_transport(
         self,
         shell: Any,
         given: HostSettings,
@@ -263,16 +263,16 @@ class SupervisorActor:
         return transport
 
 
-def _lineage(settings: Settings) -> Lineage:
+def _build_lineage(settings: Settings) -> Lineage:
     """Return how to tell processes of any Ray from those of a person."""
     program = ProcessIdentity(settings.program_pid, settings.program_started)
-    return lineage_of(program, engine_home.is_server)
+    return find_lineage(program, engine_home.is_server)
 
 
-def _security(settings: Settings) -> Mapping[str, JsonValue]:
+def _describe_security(settings: Settings) -> Mapping[str, JsonValue]:
     """Return how this Ray is protected: the program's findings, open sockets now, and failed starts."""
     return {
         **settings.security,
-        "listening": listening(settings.logs_dir),
-        "failed_starts": failed_starts(settings).reports(),
+        "listening": describe_listeners(settings.logs_dir),
+        "failed_starts": open_failed_starts(settings).reports(),
     }

@@ -45,13 +45,13 @@ from sessiontree import (
     ToolPolicy,
 )
 from sessiontree.bench.adapters.inspect_messages import (
-    chat_message_of,
-    config_of,
     reply_of,
-    tool_choice_of,
-    tool_info_of,
+    to_chat_message,
+    to_generate_config,
+    to_tool_choice,
+    to_tool_info,
 )
-from sessiontree.bench.adapters.inspect_tools import CallRunner, ToolTiers, client_tools_of
+from sessiontree.bench.adapters.inspect_tools import CallRunner, ToolTiers, make_client_tools
 from sessiontree.models.port import EmitEvent
 
 CLOSE_S: Final = 30.0
@@ -89,7 +89,7 @@ class TreeChoices:
     state_dir: Path | None = None
 
 
-async def definitions_of(tools: Tools) -> list[ToolDef]:
+async def collect_definitions(tools: Tools) -> list[ToolDef]:
     """Return the definitions of inspect's tools; sources are asked for theirs."""
     given = await tools.tools() if isinstance(tools, ToolSource) else tools
     found: list[ToolDef] = []
@@ -148,7 +148,7 @@ class SampleBridge:
         self._model = model or get_model()
         self._choices = choices
         self._prefix: list[ChatMessage] = list(state.messages)
-        self._task = task_of(self._prefix)
+        self._task = extract_task(self._prefix)
         self._said: dict[str, Sequence[ToolCall]] = {}
         self._calls = CallRunner(definitions, lambda session_id: self._said.get(session_id, ()))
         self._seen = 0
@@ -164,17 +164,17 @@ class SampleBridge:
         Raises:
             Exception: what inspect's model or tools raised; or SessionTreeError if the tree itself failed.
         """
-        async with self.serving():
+        async with self.serve():
             await self.reply(self._state)
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[None]:
+    async def serve(self) -> AsyncIterator[None]:
         """Keep the tree open for replies.
 
         Raises:
             Exception: as :meth:`run`; the body is cancelled first.
         """
-        async with self._opened() as tree, anyio.create_task_group() as group:
+        async with self._open_tree() as tree, anyio.create_task_group() as group:
             group.start_soon(self._serve_questions, group)
             group.start_soon(self._serve_calls, tree, group)
             self._tree = tree
@@ -214,14 +214,14 @@ class SampleBridge:
         self._prefix = list(state.messages)
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[SessionTree]:
+    async def _open_tree(self) -> AsyncIterator[SessionTree]:
         choices = self._choices
-        tools = client_tools_of(self._definitions, choices.tiers)
+        tools = make_client_tools(self._definitions, choices.tiers)
         names = [tool.name for tool in tools]
         with tempfile.TemporaryDirectory(prefix="sessiontree-inspect-", ignore_cleanup_errors=True) as place:
             tree = SessionTree(
                 place,
-                model=BridgedModel(self._model, self._in_sample, self._generate),
+                model=BridgedModel(self._model, self._run_in_sample, self._generate),
                 tools=tools,
                 agents={"default": AgentSpec(tools=[*names, *choices.builtin], max_result_chars=400_000)},
                 limits=Limits(
@@ -238,7 +238,7 @@ class SampleBridge:
                 channel="queue" if choices.approver is not None else None,
                 policy=choices.policy,
                 builtin_tools=bool(choices.builtin),
-                state_dir=choices.state_dir or default_state_dir(),
+                state_dir=choices.state_dir or get_default_state_dir(),
                 backend="local",
                 purpose="a sample of inspect",
                 agents_md=None,
@@ -260,7 +260,7 @@ class SampleBridge:
         if isinstance(metadata, dict):
             metadata[STORE_KEY] = place
 
-    async def _in_sample(self, work: Callable[[], Awaitable[Any]]) -> Any:
+    async def _run_in_sample(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Run a coroutine function in a task of the sample, from any task of this loop."""
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._work.put_nowait((work, done))
@@ -313,13 +313,13 @@ class SampleBridge:
         if is_acting and not request.summarises:
             return await self._generate_acting(request)
         messages = [
-            chat_message_of(each, request.session_id, self._calls.results) for each in request.messages
+            to_chat_message(each, request.session_id, self._calls.results) for each in request.messages
         ]
         async with span(name=request.session_id, type="agent"):
             output = await self._ask_model(
                 request, [ChatMessageSystem(content=request.system_prompt), *messages]
             )
-        return self._taken(request, output)
+        return self._take_reply(request, output)
 
     async def _generate_acting(self, request: ModelRequest) -> AssistantMessage:
         said = request.messages[1:]  # the first is the task, which inspect has in its own form
@@ -327,12 +327,12 @@ class SampleBridge:
             self._state.messages = [*self._prefix]
             self._seen = 0
         for each in said[self._seen :]:
-            self._state.messages.append(chat_message_of(each, request.session_id, self._calls.results))
+            self._state.messages.append(to_chat_message(each, request.session_id, self._calls.results))
         self._seen = len(said)
         own = [ChatMessageSystem(content=request.system_prompt)] if self._choices.own_prompt else []
         output = await self._ask_model(request, [*own, *self._state.messages])
         self._state.output = output
-        reply = self._taken(request, output)
+        reply = self._take_reply(request, output)
         self._state.messages.append(output.message)
         self._seen += 1
         return reply
@@ -340,12 +340,12 @@ class SampleBridge:
     async def _ask_model(self, request: ModelRequest, messages: list[ChatMessage]) -> Any:
         return await self._model.generate(
             messages,
-            tools=[tool_info_of(each) for each in request.tools],
-            tool_choice=tool_choice_of(request.settings),
-            config=config_of(request.settings).merge(self._config or GenerateConfig()),
+            tools=[to_tool_info(each) for each in request.tools],
+            tool_choice=to_tool_choice(request.settings),
+            config=to_generate_config(request.settings).merge(self._config or GenerateConfig()),
         )
 
-    def _taken(self, request: ModelRequest, output: Any) -> AssistantMessage:
+    def _take_reply(self, request: ModelRequest, output: Any) -> AssistantMessage:
         if output.stop_reason == "model_length":
             raise ContextOverflow(f"{self._model}: the conversation is longer than the model's context")
         reply = reply_of(output, request.turn)
@@ -353,7 +353,7 @@ class SampleBridge:
         return reply
 
 
-def task_of(messages: Sequence[ChatMessage]) -> str:
+def extract_task(messages: Sequence[ChatMessage]) -> str:
     """Return the text of the newest message of a person; the model is shown inspect's messages themselves.
 
     Raises:
@@ -367,7 +367,7 @@ def task_of(messages: Sequence[ChatMessage]) -> str:
     )
 
 
-def default_state_dir() -> Path:
+def get_default_state_dir() -> Path:
     """Return the state directory of trees in inspect's samples: the user's state folder."""
     return user_state_path("sessiontree", appauthor=False) / "inspect"
 
@@ -396,6 +396,6 @@ async def _end(tree: SessionTree) -> None:
         await tree.close()
 
 
-def policy_with(after_untrusted: Any) -> PolicyConfig:
+def build_policy(after_untrusted: Any) -> PolicyConfig:
     """Return a policy that only says what happens to calls after untrusted text."""
     return PolicyConfig(tools=ToolPolicy(), after_untrusted=after_untrusted)

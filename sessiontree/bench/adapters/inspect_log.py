@@ -35,7 +35,7 @@ from inspect_ai.model import ModelUsage
 from inspect_ai.scorer import SampleScore
 
 from sessiontree import ConfigError, __version__
-from sessiontree.bench.adapters.inspect_task import scorers_of
+from sessiontree.bench.adapters.inspect_task import collect_scorers
 
 SAMPLES: Final = "inspect"
 """Folder of a run directory that holds the samples that attempts left."""
@@ -79,16 +79,18 @@ def write_log(task: Task, run_dir: Path) -> Path:
     committed, total, about = _read(run_dir / "ledger.sqlite")
     samples = [_sample_of(task, run_dir, each) for each in committed]
     model = about.get("model") or "unknown"
-    started = min((each.started_at for each in samples if each.started_at), default=_now())
+    started = min((each.started_at for each in samples if each.started_at), default=_format_now())
     is_whole = len(samples) == total
     log = EvalLog(
         status="success" if is_whole else "cancelled",
-        eval=_spec(task, run_dir, model, started, samples),
+        eval=_build_spec(task, run_dir, model, started, samples),
         plan=EvalPlan(name="sessiontree", steps=[EvalPlanStep(solver="sessiontree/tree", params={})]),
         stats=EvalStats(
             started_at=started,
-            completed_at=max((each.completed_at for each in samples if each.completed_at), default=_now()),
-            model_usage=_usage_of(samples),
+            completed_at=max(
+                (each.completed_at for each in samples if each.completed_at), default=_format_now()
+            ),
+            model_usage=_sum_usage(samples),
         ),
         samples=samples,
     )
@@ -98,7 +100,7 @@ def write_log(task: Task, run_dir: Path) -> Path:
         None,
         task.scorer,
         task.metrics,
-        list(scorers_of(task)),
+        list(collect_scorers(task)),
         completed_samples=sum(each.error is None for each in samples),
     )
     place = run_dir / LOGS
@@ -142,7 +144,9 @@ def _sample_of(task: Task, run_dir: Path, committed: _Committed) -> EvalSample:
         )
 
 
-def _spec(task: Task, run_dir: Path, model: str, started: str, samples: Sequence[EvalSample]) -> EvalSpec:
+def _build_spec(
+    task: Task, run_dir: Path, model: str, started: str, samples: Sequence[EvalSample]
+) -> EvalSpec:
     run = hashlib.sha256(str(run_dir.absolute()).encode("utf-8", "surrogatepass")).hexdigest()[:22]
     return EvalSpec(
         created=started,
@@ -172,7 +176,7 @@ def _sample_scores(sample: EvalSample) -> dict[str, SampleScore]:
     }
 
 
-def _usage_of(samples: Sequence[EvalSample]) -> dict[str, ModelUsage]:
+def _sum_usage(samples: Sequence[EvalSample]) -> dict[str, ModelUsage]:
     found: dict[str, Any] = {}
     for sample in samples:
         for model, usage in sample.model_usage.items():
@@ -180,5 +184,5 @@ def _usage_of(samples: Sequence[EvalSample]) -> dict[str, ModelUsage]:
     return found
 
 
-def _now() -> str:
+def _format_now() -> str:
     return datetime.now(UTC).isoformat()

@@ -76,13 +76,13 @@ def reply_of(output: ModelOutput, turn: int) -> AssistantMessage:
     return AssistantMessage(
         tuple(content),
         _STOPS.get(output.stop_reason, "toolUse" if message.tool_calls else "stop"),
-        usage_of(output.usage),
+        to_usage(output.usage),
         model=output.model or "",
         replay=ProviderForm(_VERSION, SYSTEM, SYSTEM, message.model_dump(mode="json", exclude_none=True)),
     )
 
 
-def usage_of(usage: ModelUsage | None) -> Usage:
+def to_usage(usage: ModelUsage | None) -> Usage:
     """Return a session's form of a usage; inspect counts cached tokens apart from the others."""
     if usage is None:
         return Usage()
@@ -97,7 +97,7 @@ def usage_of(usage: ModelUsage | None) -> Usage:
     )
 
 
-def model_usage_of(usage: Usage) -> ModelUsage:
+def to_model_usage(usage: Usage) -> ModelUsage:
     """Return inspect's form of a usage."""
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     return ModelUsage(
@@ -111,7 +111,7 @@ def model_usage_of(usage: Usage) -> ModelUsage:
     )
 
 
-def chat_message_of(
+def to_chat_message(
     message: Message, session_id: str, results: Mapping[tuple[str, str], ChatMessageTool]
 ) -> ChatMessage:
     """Return inspect's form of a session's message.
@@ -122,13 +122,13 @@ def chat_message_of(
         results: What inspect's tools returned, by session and call id: the errors keep their types.
     """
     if isinstance(message, UserMessage):
-        return ChatMessageUser(content=_content(message.content))
+        return ChatMessageUser(content=_convert_content(message.content))
     if isinstance(message, ToolResultMessage):
-        return _tool_message(message, results.get((session_id, message.tool_call_id)))
-    return _assistant_message(message)
+        return _to_tool_message(message, results.get((session_id, message.tool_call_id)))
+    return _to_assistant_message(message)
 
 
-def _assistant_message(message: AssistantMessage) -> ChatMessageAssistant:
+def _to_assistant_message(message: AssistantMessage) -> ChatMessageAssistant:
     replay = message.replay_for(SYSTEM)
     if replay is not None and replay.version == _VERSION:
         try:
@@ -144,19 +144,19 @@ def _assistant_message(message: AssistantMessage) -> ChatMessageAssistant:
     )
 
 
-def _tool_message(message: ToolResultMessage, known: ChatMessageTool | None) -> ChatMessageTool:
+def _to_tool_message(message: ToolResultMessage, known: ChatMessageTool | None) -> ChatMessageTool:
     error = None if known is None else known.error
     if message.is_error and error is None:
-        error = ToolCallError(_error_type(message.text), message.text)
+        error = ToolCallError(_classify_error(message.text), message.text)
     return ChatMessageTool(
-        content="" if message.is_error else _content(message.content),
+        content="" if message.is_error else _convert_content(message.content),
         tool_call_id=message.tool_call_id,
         function=message.tool_name,
         error=error,
     )
 
 
-def _error_type(text: str) -> Any:
+def _classify_error(text: str) -> Any:
     """Return inspect's type of an error that the runtime itself gave."""
     try:
         envelope = json.loads(text)
@@ -169,7 +169,7 @@ def _error_type(text: str) -> Any:
     return "parsing" if "field" in envelope else "unknown"
 
 
-def _content(blocks: Sequence[TextContent | ImageContent]) -> Any:
+def _convert_content(blocks: Sequence[TextContent | ImageContent]) -> Any:
     if len(blocks) == 1 and isinstance(blocks[0], TextContent):
         return blocks[0].text
     return [
@@ -180,7 +180,7 @@ def _content(blocks: Sequence[TextContent | ImageContent]) -> Any:
     ]
 
 
-def images_in(content: str | list[Any]) -> tuple[ImageContent, ...]:
+def extract_images(content: str | list[Any]) -> tuple[ImageContent, ...]:
     """Return the inline images of inspect's content; an image elsewhere is left out."""
     found: list[ImageContent] = []
     for block in () if isinstance(content, str) else content:
@@ -190,7 +190,7 @@ def images_in(content: str | list[Any]) -> tuple[ImageContent, ...]:
     return tuple(found)
 
 
-def tool_info_of(spec: ToolSpec) -> ToolInfo:
+def to_tool_info(spec: ToolSpec) -> ToolInfo:
     """Return inspect's form of a tool that a session's model is shown."""
     return ToolInfo(
         name=spec.name,
@@ -199,7 +199,7 @@ def tool_info_of(spec: ToolSpec) -> ToolInfo:
     )
 
 
-def config_of(settings: ModelSettings) -> GenerateConfig:
+def to_generate_config(settings: ModelSettings) -> GenerateConfig:
     """Return inspect's form of model settings, without the choice of a tool."""
     level = settings.thinking
     thinking: dict[str, Any] = {}
@@ -216,7 +216,7 @@ def config_of(settings: ModelSettings) -> GenerateConfig:
     )
 
 
-def tool_choice_of(settings: ModelSettings) -> Any:
+def to_tool_choice(settings: ModelSettings) -> Any:
     """Return inspect's form of the choice of a tool; None = the model's default."""
     choice = settings.tool_choice
     if choice in {None, "auto", "none"}:

@@ -26,7 +26,7 @@ from sessiontree.bench.adapters.inspect_bridge import (
     SampleBridge,
     TreeChoices,
     check_loop,
-    definitions_of,
+    collect_definitions,
 )
 
 _OF_TEXT: Final = frozenset(
@@ -64,7 +64,7 @@ def refuse_lost_plan(state: TaskState, own: Solver) -> None:
         )
     if state.tools:
         return
-    for name in _replaced_solvers(own):
+    for name in _find_replaced_solvers(own):
         if name not in _OF_TEXT:
             raise ConfigError(
                 f"sessiontree/tree: the task's solver {name!r} was replaced, and the sample has no tools; it "
@@ -72,7 +72,7 @@ def refuse_lost_plan(state: TaskState, own: Solver) -> None:
             )
 
 
-def _replaced_solvers(own: Solver) -> list[str]:
+def _find_replaced_solvers(own: Solver) -> list[str]:
     """Return the names of the active task's solvers if they do not run.
 
     inspect tells a solver nothing of the task that it runs in; but the task is one of the process's objects.
@@ -88,10 +88,10 @@ def _replaced_solvers(own: Solver) -> list[str]:
     plans = [unroll(each.solver) for each in tasks]
     if any(each is own for plan in plans for each in plan):
         return []
-    return next((_names_of(plan) for plan in reversed(plans)), [])
+    return next((_list_names(plan) for plan in reversed(plans)), [])
 
 
-def _names_of(solvers: Iterable[Any]) -> list[str]:
+def _list_names(solvers: Iterable[Any]) -> list[str]:
     return [
         registry_info(each).name.split("/")[-1]
         if is_registry_object(each)
@@ -171,7 +171,7 @@ class _TreeReplies:
         Raises:
             ConfigError: a tree can't reply so.
         """
-        definitions = await definitions_of(state.tools)
+        definitions = await collect_definitions(state.tools)
         names = [each.name for each in definitions]
         if definitions and tool_calls != "loop":
             raise ConfigError(
@@ -181,7 +181,7 @@ class _TreeReplies:
         if self._bridge is None:
             self._names = names
             self._bridge = SampleBridge(state, definitions, self._model, self._choices)
-            await self._stack.enter_async_context(self._bridge.serving())
+            await self._stack.enter_async_context(self._bridge.serve())
         elif SPAWN in self._choices.builtin or names != self._names:
             raise ConfigError(
                 "with_tree: a second reply needs the same tools and a session that starts no children; leave "

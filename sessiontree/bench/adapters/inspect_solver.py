@@ -18,9 +18,9 @@ from sessiontree.bench.adapters.inspect_bridge import (
     SampleBridge,
     Tools,
     TreeChoices,
+    build_policy,
     check_loop,
-    definitions_of,
-    policy_with,
+    collect_definitions,
 )
 from sessiontree.bench.adapters.inspect_plans import refuse_lost_plan, replace_generate
 from sessiontree.bench.adapters.inspect_tools import ToolTiers
@@ -53,7 +53,7 @@ def tree(  # noqa: PLR0913 - options of inspect's command line
         state_dir: Directory of the trees' journal; None = in the user's state folder.
         drops_plan: Whether it may take the place of a plan that gave tools or showed choices.
     """
-    choices = _choices(read_only, untrusted, builtin, after_untrusted, approvals, own_prompt, state_dir)
+    choices = _build_choices(read_only, untrusted, builtin, after_untrusted, approvals, own_prompt, state_dir)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         check_loop()
@@ -90,7 +90,7 @@ def tree_agent(  # noqa: PLR0913 - as above
         own_prompt: Whether the messages follow the sessions' system prompt.
         state_dir: Directory of the trees' journal.
     """
-    choices = _choices(read_only, untrusted, builtin, after_untrusted, approvals, own_prompt, state_dir)
+    choices = _build_choices(read_only, untrusted, builtin, after_untrusted, approvals, own_prompt, state_dir)
 
     async def execute(state: AgentState) -> AgentState:
         """Work on the conversation with a tree of sessions."""
@@ -129,16 +129,16 @@ def with_tree(  # noqa: PLR0913 - as above
         own_prompt: Whether the sample's messages follow the sessions' system prompt.
         state_dir: Directory of the trees' journal.
     """
-    choices = _choices(read_only, untrusted, builtin, after_untrusted, approvals, own_prompt, state_dir)
+    choices = _build_choices(read_only, untrusted, builtin, after_untrusted, approvals, own_prompt, state_dir)
     return replace_generate(task, choices, model)
 
 
 async def _run(state: Any, tools: Tools, model: str | None, choices: TreeChoices) -> None:
     chosen = None if model is None else get_model(model)
-    await SampleBridge(state, await definitions_of(tools), chosen, choices).run()
+    await SampleBridge(state, await collect_definitions(tools), chosen, choices).run()
 
 
-def _choices(
+def _build_choices(
     read_only: Sequence[str],
     untrusted: Sequence[str],
     builtin: Sequence[str],
@@ -150,7 +150,7 @@ def _choices(
     return TreeChoices(
         ToolTiers(tuple(read_only), tuple(untrusted)),
         tuple(builtin),
-        policy_with(after_untrusted),
+        build_policy(after_untrusted),
         approvals,
         own_prompt=own_prompt,
         state_dir=None if state_dir is None else Path(state_dir).absolute(),

@@ -17,11 +17,11 @@ from inspect_ai.scorer import value_to_float
 
 from sessiontree import ConfigError, Limits
 from sessiontree.bench.adapters.inspect_log import sample_file, write_log
-from sessiontree.bench.adapters.inspect_task import STATE, TaskChoices, TaskSample, scorers_of
+from sessiontree.bench.adapters.inspect_task import STATE, TaskChoices, TaskSample, collect_scorers
 from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.runnable_suite import Suite
 from sessiontree.bench.suite.suite import Attempt, Sample, Score, Scorer
-from sessiontree.models.port import model_name
+from sessiontree.models.port import get_model_name
 
 _LIMITS: Final = Limits(
     max_turns=10_000, max_repeats=None, approval_patience_s=None, branch_ttl_s=None, worker_ttl_s=None
@@ -56,10 +56,10 @@ class InspectSuite(Suite):
         """
         self.task = task
         self.choices = choices or TaskChoices()
-        self._specs = _specs_of(task)
-        settings = {**_times_of(task), **settings}
+        self._specs = _collect_specs(task)
+        settings = {**_collect_time_limits(task), **settings}
         settings.setdefault("epochs", task.epochs or 1)
-        own = [self._scorer_named(each) for each in scorers_of(task)]
+        own = [self._make_scorer(each) for each in collect_scorers(task)]
         super().__init__(
             name or task.name,
             [_sample_of(spec) for spec in self._specs.values()],
@@ -81,7 +81,7 @@ class InspectSuite(Suite):
     async def _open(self, attempt: Attempt[Any]) -> Mapping[str, Any]:
         """Run the task's solvers until they want a reply; return the arguments of the tree."""
         spec = self._specs[attempt.sample.id]
-        sample = TaskSample(self.task, spec, attempt.epoch, model_name(attempt.model), self.choices)
+        sample = TaskSample(self.task, spec, attempt.epoch, get_model_name(attempt.model), self.choices)
         attempt.state[STATE] = sample
         # An attempt may be lost before its tree is open: then nothing of the suite is called any more.
         weakref.finalize(attempt, sample.abandon)
@@ -101,16 +101,16 @@ class InspectSuite(Suite):
         sample: TaskSample = attempt.state[STATE]
         return await sample.finish(attempt.tree)
 
-    def _scorer_named(self, name: str) -> Scorer:
+    def _make_scorer(self, name: str) -> Scorer:
         async def score(attempt: Attempt[Any]) -> Score:
-            found = await scores_of(attempt)
+            found = await score_attempt(attempt)
             return _score_of(found[name]) if name in found else Score(0.0, passed=False)
 
         score.__name__ = name
         return score
 
 
-async def scores_of(attempt: Attempt[Any]) -> dict[str, InspectScore]:
+async def score_attempt(attempt: Attempt[Any]) -> dict[str, InspectScore]:
     """Return what the task's scorers said of an attempt, by name; they run once.
 
     The sample is kept in the run directory for inspect's log.
@@ -121,12 +121,12 @@ async def scores_of(attempt: Attempt[Any]) -> dict[str, InspectScore]:
         place = sample_file(attempt.run_dir, attempt.sample.id, attempt.epoch, attempt.number)
         place.parent.mkdir(exist_ok=True)
         fresh = place.with_suffix(".new")
-        fresh.write_bytes(to_json_safe(sample.eval_sample()))
+        fresh.write_bytes(to_json_safe(sample.build_eval_sample()))
         fresh.replace(place)
     return sample.scores
 
 
-def _times_of(task: Task) -> dict[str, float]:
+def _collect_time_limits(task: Task) -> dict[str, float]:
     """Return a task's limits of time as a suite has them.
 
     Inspect's working limit leaves waits out, as ours does. A time limit alone is taken for one, too: waits
@@ -138,7 +138,7 @@ def _times_of(task: Task) -> dict[str, float]:
     return found
 
 
-def _specs_of(task: Task) -> dict[str, InspectSampleSpec]:
+def _collect_specs(task: Task) -> dict[str, InspectSampleSpec]:
     """Return a task's samples by id; samples without one get their number, as in inspect."""
     found: dict[str, InspectSampleSpec] = {}
     for number, spec in enumerate(task.dataset, 1):

@@ -52,9 +52,9 @@ from inspect_ai.util._store import init_subtask_store
 
 from sessiontree import AgentSpec, AssistantMessage, ClientTool, ConfigError, SessionTree, ToolCall, Usage
 from sessiontree.api.tree.client_calls import WaitingCall
-from sessiontree.bench.adapters.inspect_bridge import SPAWN, STORE_KEY, definitions_of
-from sessiontree.bench.adapters.inspect_messages import chat_message_of, model_usage_of
-from sessiontree.bench.adapters.inspect_tools import CallRunner, ToolTiers, client_tools_of
+from sessiontree.bench.adapters.inspect_bridge import SPAWN, STORE_KEY, collect_definitions
+from sessiontree.bench.adapters.inspect_messages import to_chat_message, to_model_usage
+from sessiontree.bench.adapters.inspect_tools import CallRunner, ToolTiers, make_client_tools
 from sessiontree.bench.suite.suite import Attempt, RunRefused
 
 T = TypeVar("T")
@@ -170,8 +170,8 @@ class TaskSample:
             await self._plan  # it failed, or wants no reply of this sample: then the tree has nothing to do
             self._tools.set_result([])
         definitions = self._tools.result()
-        self._calls = CallRunner(definitions, self._calls_of)
-        tools = client_tools_of(definitions, self._choices.tiers)
+        self._calls = CallRunner(definitions, self._find_calls)
+        tools = make_client_tools(definitions, self._choices.tiers)
         names = [*(each.name for each in tools), *self._choices.builtin]
         prompts = [each.text for each in self.state.messages if each.role == "system"]
         prompt = "\n\n".join(prompts) or None
@@ -214,10 +214,10 @@ class TaskSample:
     async def score(self) -> dict[str, InspectScore]:
         """Run the task's scorers once; the same scores again when asked again."""
         if not self.scores:
-            self.scores = await self._inside(self._score_all())
+            self.scores = await self._run_inside(self._score_all())
         return self.scores
 
-    async def _inside(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _run_inside(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.create_task(work, context=self._context)
 
     def _enter(self) -> None:
@@ -225,7 +225,7 @@ class TaskSample:
         init_active_model(get_model(_NO_MODEL), GenerateConfig())
         init_transcript(Transcript())
         self._bind()
-        init_scoring_context(list(scorers_of(self._task).values()), self._target)
+        init_scoring_context(list(collect_scorers(self._task).values()), self._target)
 
     def _bind(self) -> None:
         set_sample_state(self.state)
@@ -251,22 +251,22 @@ class TaskSample:
         self, state: TaskState, tool_calls: Literal["loop", "single", "none"] = "loop", **_: Any
     ) -> TaskState:
         """Have the tree reply; takes the place of inspect's ``generate``."""
-        definitions = await definitions_of(state.tools)
-        told = self._told_now(state, definitions, tool_calls)
+        definitions = await collect_definitions(state.tools)
+        told = self._join_new_messages(state, definitions, tool_calls)
         check_message_limit(len(state.messages), raise_for_equal=True)
         self._check_tokens()
         if not self._tools.done():
             self._tools.set_result(definitions)
         tree = await self._tree
         try:
-            await self._work(tree, told)
+            await self._let_reply(tree, told)
         finally:
             self._take_over(tree, state)
-            self._said = _shown(state.messages)
+            self._said = _list_texts(state.messages)
         self._check_tokens()
         return state
 
-    def _told_now(self, state: TaskState, definitions: Sequence[ToolDef], tool_calls: str) -> str:
+    def _join_new_messages(self, state: TaskState, definitions: Sequence[ToolDef], tool_calls: str) -> str:
         """Return what is said to the session: the messages of users since its last reply.
 
         Raises:
@@ -284,7 +284,7 @@ class TaskSample:
             refusal = "asks for a second reply, which a Branch that starts children can't give"
         elif has_asked and names != self._names:
             refusal = f"changes the tools between two replies, from {self._names} to {names}"
-        elif _shown(state.messages)[: len(self._said)] != self._said:
+        elif _list_texts(state.messages)[: len(self._said)] != self._said:
             refusal = "changes messages that a tree has read or written before"
         elif any(each.role not in {"user", "system"} for each in fresh):
             refusal = "writes replies of the model, which a tree has not given"
@@ -332,7 +332,7 @@ class TaskSample:
     def _results(self) -> Mapping[tuple[str, str], Any]:
         return self._calls.results if self._calls is not None else {}
 
-    async def _work(self, tree: SessionTree, task: str) -> None:
+    async def _let_reply(self, tree: SessionTree, task: str) -> None:
         """Let the tree reply.
 
         Raises:
@@ -349,7 +349,7 @@ class TaskSample:
         if ended:
             raise ended[0]
 
-    def _calls_of(self, session_id: str) -> Sequence[ToolCall]:
+    def _find_calls(self, session_id: str) -> Sequence[ToolCall]:
         """Return the calls of a session's newest reply."""
         said = reversed(self._tree.result().session(session_id).history())
         return next((each.tool_calls for each in said if isinstance(each, AssistantMessage)), ())
@@ -380,11 +380,11 @@ class TaskSample:
         self._told = len(history)
         for each in said:
             # Not by append, which would raise at the limit: what was said is kept.
-            list.append(state.messages, chat_message_of(each, acting, self._results))
+            list.append(state.messages, to_chat_message(each, acting, self._results))
         last = next((each for each in reversed(said) if isinstance(each, AssistantMessage)), None)
         if last is not None:
             state.output = ModelOutput.from_message(
-                cast("ChatMessageAssistant", chat_message_of(last, acting, self._results))
+                cast("ChatMessageAssistant", to_chat_message(last, acting, self._results))
             )
             state.output.model = self._model
         self.usage = tree.main.status().usage
@@ -397,9 +397,11 @@ class TaskSample:
             ran = {call_id for session, call_id in self._calls.results if session == acting}
             keeps_all = self._choices.counts_refused
             made = {key[1]: calls for key, calls in self._calls.in_programs.items() if key[0] == acting}
-            self.state.messages = [_as_it_ran(each, None if keeps_all else ran, made) for each in messages]
+            self.state.messages = [
+                _rewrite_as_run(each, None if keeps_all else ran, made) for each in messages
+            ]
         try:
-            for name, scorer in scorers_of(self._task).items():
+            for name, scorer in collect_scorers(self._task).items():
                 score = await scorer(self.state, self._target)
                 if score is not None:
                     found[name] = score
@@ -408,10 +410,10 @@ class TaskSample:
             self.state.messages = messages
         return found
 
-    def eval_sample(self, error: EvalError | None = None) -> EvalSample:
+    def build_eval_sample(self, error: EvalError | None = None) -> EvalSample:
         """Return what inspect's log holds of the sample."""
         ended = datetime.now(UTC)
-        usage = {} if self.usage == Usage() else {self._model: model_usage_of(self.usage)}
+        usage = {} if self.usage == Usage() else {self._model: to_model_usage(self.usage)}
         return EvalSample(
             id=self.state.sample_id,
             epoch=self.state.epoch,
@@ -435,7 +437,7 @@ class TaskSample:
         )
 
 
-def scorers_of(task: Task) -> dict[str, InspectScorer]:
+def collect_scorers(task: Task) -> dict[str, InspectScorer]:
     """Return a task's scorers by the names under which inspect logs them.
 
     Raises:
@@ -450,7 +452,7 @@ def scorers_of(task: Task) -> dict[str, InspectScorer]:
     return found
 
 
-def _shown(messages: Sequence[ChatMessage]) -> list[tuple[str, str]]:
+def _list_texts(messages: Sequence[ChatMessage]) -> list[tuple[str, str]]:
     return [(each.role, each.text) for each in messages]
 
 
@@ -460,7 +462,7 @@ def _plan_of(task: Task) -> list[Solver]:
     return [*before, task.solver]
 
 
-def _as_it_ran(
+def _rewrite_as_run(
     message: ChatMessage, ran: set[str] | None, in_programs: Mapping[str, Sequence[InspectCall]]
 ) -> ChatMessage:
     """Return a message with its programs' calls; without those that never ran, unless ``ran`` is None."""

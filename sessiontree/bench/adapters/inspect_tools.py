@@ -19,7 +19,7 @@ from sessiontree import (
     ToolResult,
 )
 from sessiontree.api.tree.client_calls import WaitingCall
-from sessiontree.bench.adapters.inspect_messages import images_in
+from sessiontree.bench.adapters.inspect_messages import extract_images
 from sessiontree.contracts.recorded.programs import PROGRAM_TOOL
 
 TOOL_TIMEOUT_S: Final = 24 * 3600.0
@@ -42,18 +42,18 @@ class ToolTiers:
 
     def tier_of(self, name: str) -> PermissionTier:
         """Return a tool's tier: ReadOnly, or System, because nothing is known of what it reaches."""
-        return PermissionTier.READ_ONLY if _matches(name, self.read_only) else PermissionTier.SYSTEM
+        return PermissionTier.READ_ONLY if _is_match(name, self.read_only) else PermissionTier.SYSTEM
 
     def is_untrusted(self, name: str) -> bool:
         """Whether a tool's results hold text from outside."""
-        return _matches(name, self.untrusted)
+        return _is_match(name, self.untrusted)
 
 
-def _matches(name: str, globs: Iterable[str]) -> bool:
+def _is_match(name: str, globs: Iterable[str]) -> bool:
     return any(fnmatchcase(name, glob) for glob in globs)
 
 
-def client_tools_of(definitions: Sequence[ToolDef], tiers: ToolTiers) -> list[ClientTool]:
+def make_client_tools(definitions: Sequence[ToolDef], tiers: ToolTiers) -> list[ClientTool]:
     """Return client tools with the names, descriptions and parameters of inspect's tools.
 
     Raises:
@@ -66,7 +66,7 @@ def client_tools_of(definitions: Sequence[ToolDef], tiers: ToolTiers) -> list[Cl
             ClientTool(
                 each.name,
                 each.description,
-                parameters_of(each),
+                build_parameters_schema(each),
                 tier=tier,
                 kinds=_ALL if tier is PermissionTier.READ_ONLY else _ACTING,
                 timeout_s=TOOL_TIMEOUT_S,
@@ -76,7 +76,7 @@ def client_tools_of(definitions: Sequence[ToolDef], tiers: ToolTiers) -> list[Cl
     return found
 
 
-def parameters_of(definition: ToolDef) -> dict[str, Any]:
+def build_parameters_schema(definition: ToolDef) -> dict[str, Any]:
     """Return the JSON Schema of a tool's parameters.
 
     A parameter that may be null becomes one that may be missing: providers reject null as a variant, and a
@@ -125,7 +125,9 @@ class CallRunner:
         Raises:
             Exception: what inspect raises for anything but a tool's error, such as a limit.
         """
-        call = InspectCall(id=self._id_of(waiting), function=waiting.tool, arguments=dict(waiting.arguments))
+        call = InspectCall(
+            id=self._find_call_id(waiting), function=waiting.tool, arguments=dict(waiting.arguments)
+        )
         asking = ChatMessageAssistant(content="", tool_calls=[call], source="generate")
         messages, _ = await execute_tools([asking], self._definitions)
         result: Any = messages[0]
@@ -136,7 +138,7 @@ class CallRunner:
         if result.error is not None:
             await waiting.fail(result.error.message or result.error.type)
         else:
-            await waiting.answer(ToolResult(result.text, images=images_in(result.content)))
+            await waiting.answer(ToolResult(result.text, images=extract_images(result.content)))
 
     def _note_program(self, session: str, call: InspectCall) -> None:
         """Keep a call that no reply names: the newest reply's program made it."""
@@ -145,7 +147,7 @@ class CallRunner:
         if program is not None and all(each.id != call.id for each in said):
             self.in_programs.setdefault((session, program), []).append(call)
 
-    def _id_of(self, waiting: WaitingCall) -> str:
+    def _find_call_id(self, waiting: WaitingCall) -> str:
         """Return the provider's id of a call, by which inspect's log pairs calls and results.
 
         Arguments may have been coerced on the way; then the first open call of the tool is meant.

@@ -94,20 +94,20 @@ class LogFolder:
         finally:
             os.close(descriptor)
 
-    def id_of(self, given: str | None) -> str:
+    def ensure_id(self, given: str | None) -> str:
         """Return the id of the eval set in it; the first command makes one if the definition gives none."""
         return str(eval_set_id_for_log_dir(str(self.path), given))
 
     def newest(self, task: CapturedTask) -> FoundLog | None:
         """Return the newest log of a task; None = it has none."""
-        logs = self._logs_of(task)
+        logs = self._list_task_logs(task)
         return logs[0] if logs else None
 
-    def _logs_of(self, task: CapturedTask) -> list[FoundLog]:
-        logs = [each for each in self._logs() if each.identifier == task.identifier]
+    def _list_task_logs(self, task: CapturedTask) -> list[FoundLog]:
+        logs = [each for each in self._list_logs() if each.identifier == task.identifier]
         return sorted(logs, key=lambda log: log.info.mtime or 0, reverse=True)
 
-    def _logs(self) -> Iterator[FoundLog]:
+    def _list_logs(self) -> Iterator[FoundLog]:
         """Yield all logs. What a worker is writing, or was when it was killed, may be unreadable."""
         for info in list_eval_logs(str(self.path)):
             try:
@@ -121,20 +121,20 @@ class LogFolder:
         """Remove what later attempts replace, list what is left for inspect's viewer, and count it."""
         counts, rows, done = [], [], set()
         for task in captured.tasks:
-            logs = self._logs_of(task)
+            logs = self._list_task_logs(task)
             complete = [log for log in logs if is_complete(log, task)]
             kept = complete[0] if complete else next(iter(logs), None)
             if complete:
                 self._remove(log for log in logs if log is not kept)
                 done.add(complete[0].header.eval.task_id)
             counts.append(_count(task, kept))
-            rows.append(_row(task, task.identifier if kept is None else kept.header.eval.task_id))
-        self._remove(log for log in self._logs() if log.header is None and log.info.task_id in done)
+            rows.append(_build_row(task, task.identifier if kept is None else kept.header.eval.task_id))
+        self._remove(log for log in self._list_logs() if log.header is None and log.info.task_id in done)
         listing = json.dumps({"eval_set_id": set_id, "tasks": rows})
         fresh = self.work / "eval-set.new"
         fresh.write_text(listing, "utf-8")
         fresh.replace(self.path / "eval-set.json")
-        if all(log.header is not None for log in self._logs()):  # half a log would end the listing
+        if all(log.header is not None for log in self._list_logs()):  # half a log would end the listing
             write_log_dir_manifest(str(self.path))
         return counts
 
@@ -173,7 +173,7 @@ def _count(task: CapturedTask, log: FoundLog | None) -> TaskCount:
     )
 
 
-def _row(task: CapturedTask, task_id: str) -> dict[str, Any]:
+def _build_row(task: CapturedTask, task_id: str) -> dict[str, Any]:
     """Return a task as inspect's viewer lists it."""
     row = task.row
     names = ("name", "model", "model_args", "model_roles", "sequence")

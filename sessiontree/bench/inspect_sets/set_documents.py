@@ -71,7 +71,7 @@ def read_capture(text: str | bytes) -> CapturedSet:
     try:
         found = json.loads(text)
         check_versions(found["version"], SELECTION_VERSION)
-        tasks = tuple(map(_task_of, found["tasks"]))
+        tasks = tuple(map(_parse_task, found["tasks"]))
         captured = CapturedSet(found.get("eval_set_id"), tasks)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"the eval set's capture can't be read: {error!r}") from error
@@ -85,14 +85,14 @@ def read_capture(text: str | bytes) -> CapturedSet:
     return captured
 
 
-def _task_of(row: Mapping[str, Any]) -> CapturedTask:
+def _parse_task(row: Mapping[str, Any]) -> CapturedTask:
     name, digest = row.get("registry_name"), row["args_hash"]  # what is null is left out
     facets = {"registry_name": name, "args_hash": digest} if name else {}
     planned = row["samples"] * row["epochs"]
     return CapturedTask(row["identifier"], row["name"], row["model"], planned, facets, row)
 
 
-def selection_of(set_id: str, task: CapturedTask, log_dir: str, resume: str | None) -> str:
+def build_selection(set_id: str, task: CapturedTask, log_dir: str, resume: str | None) -> str:
     """Return the selection of a worker that runs one task.
 
     Args:

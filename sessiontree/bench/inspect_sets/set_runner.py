@@ -17,16 +17,16 @@ from inspect_ai._eval.eval_set_manifest import EVAL_SET_CAPTURE_VERSION
 from inspect_ai._eval.eval_set_selection import EVAL_SET_SELECTION_VERSION
 
 from sessiontree import ConfigError
-from sessiontree.api.runtime.runtime import late
+from sessiontree.api.runtime.runtime import load_late
 from sessiontree.bench.inspect_sets.log_folder import LogFolder, TaskCount, is_complete
 from sessiontree.bench.inspect_sets.set_documents import (
     CAPTURE,
     SELECTION,
     CapturedSet,
     CapturedTask,
+    build_selection,
     check_versions,
     read_capture,
-    selection_of,
 )
 from sessiontree.bench.inspect_sets.worker_process import WorkerOrder, run_here, run_on_node
 
@@ -65,7 +65,7 @@ async def run_set(order: SetOrder, say: Say) -> list[TaskCount]:
         async with AsyncExitStack() as stack:
             run: Run = run_here
             if order.address is not None:
-                calls = await stack.enter_async_context(late("cluster_calls")(order.address, say))
+                calls = await stack.enter_async_context(load_late("cluster_calls")(order.address, say))
 
                 async def run(worker: WorkerOrder) -> int | None:
                     code: int | None = await calls.call(run_on_node, worker)
@@ -94,11 +94,11 @@ class EvalSetRun:
     async def run(self) -> list[TaskCount]:
         """Work until every task is complete or was begun often enough; see :func:`run_set`."""
         captured = await self._capture()
-        set_id = self._folder.id_of(captured.set_id)
+        set_id = self._folder.ensure_id(captured.set_id)
         try:
             async with asyncio.TaskGroup() as tasks:
                 for number, task in enumerate(captured.tasks):
-                    tasks.create_task(self._work(set_id, number, task))
+                    tasks.create_task(self._run_task(set_id, number, task))
         except ExceptionGroup as group:
             raise group.exceptions[0] from group  # what ends one task ends the command
         return await asyncio.to_thread(self._folder.finish, set_id, captured)
@@ -106,19 +106,19 @@ class EvalSetRun:
     async def _capture(self) -> CapturedSet:
         document = self._folder.work / _CAPTURED
         document.unlink(missing_ok=True)
-        order = self._worker("capture", CAPTURE, document)
+        order = self._build_order("capture", CAPTURE, document)
         code = await run_here(order)  # what it would run is the same on every node
         if code or not document.is_file():
             problem = f"ended with exit code {code}" if code else "did not call eval_set()"
             raise ConfigError(f"the definition {str(self._order.definition)!r} {problem}\n{order.tail()}")
         return read_capture(document.read_bytes())
 
-    def _worker(self, name: str, variable: str, document: Path) -> WorkerOrder:
+    def _build_order(self, name: str, variable: str, document: Path) -> WorkerOrder:
         return WorkerOrder(
             self._order.definition, Path.cwd(), variable, document, self._folder.work / f"{name}.txt"
         )
 
-    async def _work(self, set_id: str, number: int, task: CapturedTask) -> None:
+    async def _run_task(self, set_id: str, number: int, task: CapturedTask) -> None:
         """Have one task run until its log is complete."""
         for attempt in range(1, self._order.attempts + 1):
             async with self._places:
@@ -128,8 +128,8 @@ class EvalSetRun:
                 resume = None if log is None else log.info.name
                 name = f"task-{number}-{attempt}"
                 document = self._folder.work / f"{name}.selection"
-                document.write_text(selection_of(set_id, task, str(self._order.log_dir), resume), "utf-8")
-                worker = self._worker(name, SELECTION, document)
+                document.write_text(build_selection(set_id, task, str(self._order.log_dir), resume), "utf-8")
+                worker = self._build_order(name, SELECTION, document)
                 self._say(f"{task.name}: {'resumed' if resume else 'begun'}, attempt {attempt}")
                 code = await self._run(worker)
             if code != 0:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import ConfigError
-from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.bench.run_commands import COMMAND, INCOMPLETE, BenchScreen
-from sessiontree.bench.suite.environment import LOCKS, environment_of
+from sessiontree.bench.suite.environment import LOCKS, locate_environment
 
 _RUNNER: Final = "sessiontree.bench.inspect_sets.set_runner"
 """Loaded in the environment that has inspect_ai."""
@@ -37,19 +37,19 @@ def inspect_worker(  # noqa: PLR0913 - each option is a parameter
     Raises:
         ConfigError: the eval set can't begin; says why.
     """
-    file = absolute_path(definition, "DEFINITION")
+    file = make_absolute(definition, "DEFINITION")
     if not file.is_file():
         raise ConfigError(
             f"the definition {str(file)!r} is not a file; name a Python file that calls eval_set()"
         )
     if workers < 1 or attempts < 1:
         raise ConfigError(f"--workers is {workers} and --attempts {attempts}; give numbers from 1 on")
-    environment = environment_of(LOCKS / "inspect.txt" if env is None else Path(env))
+    environment = locate_environment(LOCKS / "inspect.txt" if env is None else Path(env))
     if not environment.is_current:
         environment.prepare(_say)
         environment.take_over([*COMMAND, *sys.argv[1:]])
     runner: Any = importlib.import_module(_RUNNER)
-    place = absolute_path(log_dir, "--log-dir")
+    place = make_absolute(log_dir, "--log-dir")
     order = runner.SetOrder(file, place, workers, attempts, address)
     tasks = asyncio.run(runner.run_set(order, _say))
     if as_json:

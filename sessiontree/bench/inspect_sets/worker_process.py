@@ -37,7 +37,7 @@ class WorkerOrder:
         """Return the command line; this process is the one that it ends with."""
         return [sys.executable, str(START), str(os.getpid()), str(self.definition)]
 
-    def variables(self) -> Mapping[str, str]:
+    def build_variables(self) -> Mapping[str, str]:
         """Return its environment."""
         others = {name: value for name, value in os.environ.items() if name not in {CAPTURE, SELECTION}}
         return {**others, self.variable: str(self.document), "INSPECT_DISPLAY": "plain"}
@@ -56,7 +56,7 @@ async def run_here(order: WorkerOrder) -> int:
         process = await asyncio.create_subprocess_exec(
             *order.command(),
             cwd=order.folder,
-            env=order.variables(),
+            env=order.build_variables(),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -79,7 +79,7 @@ def run_on_node(order: WorkerOrder) -> int:
         return subprocess.run(  # noqa: S603 - this interpreter and the owner's definition
             order.command(),
             cwd=order.folder,
-            env=order.variables(),
+            env=order.build_variables(),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

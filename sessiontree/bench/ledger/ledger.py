@@ -20,33 +20,40 @@ from typing import Any, Final, Self, TypeVar
 from sessiontree import ConfigError, JournalError, SessionTreeError
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.ledger.leases import Leased, SampleLease, Tally
-from sessiontree.bench.ledger.ledger_rules import BEAT_S, CostCap, Ending, LedgerRules, SampleRow, trial_size
+from sessiontree.bench.ledger.ledger_rules import (
+    BEAT_S,
+    CostCap,
+    Ending,
+    LedgerRules,
+    SampleRow,
+    choose_trial_size,
+)
 from sessiontree.bench.ledger.ledger_tables import (
     CHOSEN,
     AttemptResult,
     Key,
     MadeBy,
     choose_positions,
+    count_room,
     end_attempt,
+    find_stop_cost,
     forget_run,
     has_begun,
-    holds_settings,
+    has_settings,
     insert_score,
     is_paused,
-    next_samples,
     now_ms,
     open_ledger,
     put_sample,
-    reserved_usd,
-    room_of,
+    read_spent_usd,
     sample_row,
-    spent_usd,
-    stopped_at,
+    select_next_samples,
+    sum_reserved_usd,
 )
 from sessiontree.bench.suite.judge_use import judge_use
-from sessiontree.bench.suite.plain_values import plain_text
-from sessiontree.bench.suite.workspaces import workspace_name
-from sessiontree.contracts.errors import words_of
+from sessiontree.bench.suite.plain_values import to_plain_text
+from sessiontree.bench.suite.workspaces import make_workspace_name
+from sessiontree.contracts.errors import describe_error
 
 T = TypeVar("T")
 NO_LIMIT: Final = 2**62
@@ -155,7 +162,7 @@ class Ledger:
         self._chosen = "" if positions is None else CHOSEN
 
         def run(db: sqlite3.Connection) -> dict[str, str]:
-            if not holds_settings(db, settings) and not has_begun(db):
+            if not has_settings(db, settings) and not has_begun(db):
                 forget_run(db)
             db.executemany("INSERT OR IGNORE INTO run VALUES (?, ?)", settings.items())
             db.execute("INSERT OR IGNORE INTO run VALUES ('created_at_ms', ?)", (str(now_ms(db)),))
@@ -205,17 +212,19 @@ class Ledger:
         bound = (epochs, NO_LIMIT if limit is None else limit)
 
         def run(db: sqlite3.Connection) -> Leased:
-            if not holds_settings(db, self._settings):
+            if not has_settings(db, self._settings):
                 raise ConfigError(
                     f"ledger {str(self._path)!r}: another program began another run here meanwhile; give "
                     "another directory"
                 )
-            keys, alone = self._next(db, bound, min(most, room_of(db, self._owner, len(self._open), at_once)))
+            keys, alone = self._choose_next(
+                db, bound, min(most, count_room(db, self._owner, len(self._open), at_once))
+            )
             leases: list[SampleLease] = []
             for key in keys:
                 reserved: float | None = None
                 if cap is not None:
-                    answer = cap.reserve(spent_usd(db), reserved_usd(db), stopped_at(db, key))
+                    answer = cap.reserve(read_spent_usd(db), sum_reserved_usd(db), find_stop_cost(db, key))
                     if answer == "wait":
                         break
                     if answer == "reached":
@@ -226,7 +235,7 @@ class Ledger:
 
         return await self.do(run)
 
-    def _next(self, db: sqlite3.Connection, bound: Sequence[int], most: int) -> tuple[list[Key], bool]:
+    def _choose_next(self, db: sqlite3.Connection, bound: Sequence[int], most: int) -> tuple[list[Key], bool]:
         """Return what this program works on next, and whether that is one suspect without neighbours.
 
         Suspects come first if it holds nothing; those that have failed alone before come last of all.
@@ -235,18 +244,18 @@ class Ledger:
         if not self._rules.may_lease(SampleRow(), held, trials, paused=is_paused(db)):
             return [], False
         is_free = self._rules.may_lease(SampleRow(suspect=True), held, trials)
-        suspects = [] if not is_free else self._waiting(db, bound, NO_LIMIT, suspect=True)
+        suspects = [] if not is_free else self._select_waiting(db, bound, NO_LIMIT, suspect=True)
         fresh = [key for key in suspects if not sample_row(db, key).failures]
-        others = [] if fresh else self._waiting(db, bound, most, suspect=False)
-        chosen = others or (fresh or suspects)[: min(most, trial_size(len(fresh or suspects)))]
+        others = [] if fresh else self._select_waiting(db, bound, most, suspect=False)
+        chosen = others or (fresh or suspects)[: min(most, choose_trial_size(len(fresh or suspects)))]
         is_trial = bool(suspects) and not others
         self._trials &= self._open
         return chosen, is_trial and len(chosen) == 1
 
-    def _waiting(
+    def _select_waiting(
         self, db: sqlite3.Connection, bound: Sequence[int], most: int, *, suspect: bool
     ) -> list[Key]:
-        return next_samples(db, bound, most, suspect=suspect, chosen=self._chosen)
+        return select_next_samples(db, bound, most, suspect=suspect, chosen=self._chosen)
 
     def _begin(
         self, db: sqlite3.Connection, key: Key, reserved_usd: float | None, *, alone: bool
@@ -260,7 +269,7 @@ class Ledger:
             self._trials.add(lease_id)
         put_sample(db, key, row)
         now = now_ms(db)
-        workspace = workspace_name(*key, row.attempts, lease_id)
+        workspace = make_workspace_name(*key, row.attempts, lease_id)
         db.execute(
             "INSERT INTO attempts(lease_id, sample_id, epoch, number, owner, workspace, started_at_ms, "
             "beat_at_ms, reserved_usd, provenance, sample_timeout_s) "
@@ -331,7 +340,7 @@ class Ledger:
                 kind = FailureKind.CRASH if row is not None and row.state == "failed" else failure
                 db.execute(
                     "UPDATE attempts SET failure = ?, error_kind = ?, error = ? WHERE lease_id = ?",
-                    (kind, type(error).__name__, plain_text(error), lease.lease_id),
+                    (kind, type(error).__name__, to_plain_text(error), lease.lease_id),
                 )
             if row is None:
                 return False
@@ -366,9 +375,9 @@ class Ledger:
 
     async def beat(self) -> set[str]:
         """Raise the beat of this program's leases now; return those that still count."""
-        return await self.do(self._beat)
+        return await self.do(self._raise_beats)
 
-    def _beat(self, db: sqlite3.Connection) -> set[str]:
+    def _raise_beats(self, db: sqlite3.Connection) -> set[str]:
         """Raise the beat of this program's leases, and report those that somebody has taken over."""
         if not self._open:
             return set()
@@ -432,7 +441,7 @@ class Ledger:
 
         return await self.do(run)
 
-    async def ended_workspaces(self, workspaces: Sequence[str]) -> list[str]:
+    async def find_ended_workspaces(self, workspaces: Sequence[str]) -> list[str]:
         """Return those workspaces whose attempts have ended and that nobody asked to keep."""
 
         def run(db: sqlite3.Connection) -> list[str]:
@@ -462,7 +471,7 @@ class Ledger:
                 bound,
             ).fetchone()
             states = dict(found.fetchall())
-            return Tally(**states, passed=passed, suspects=suspects, cost_usd=spent_usd(db))
+            return Tally(**states, passed=passed, suspects=suspects, cost_usd=read_spent_usd(db))
 
         return await self.do(run)
 
@@ -492,15 +501,15 @@ class Ledger:
         try:
             is_over = False
             while not is_over:
-                batch = self._ready(beat_at - time.monotonic())
+                batch = self._take_ready(beat_at - time.monotonic())
                 is_over = None in batch
                 pieces = [each for each in batch if each is not None]
                 if time.monotonic() >= beat_at:
                     beat_at = time.monotonic() + self._beat_s
-                    pieces.append((self._beat, None))
+                    pieces.append((self._raise_beats, None))
                 self._settle(self._commit(db, pieces))
         except BaseException as error:
-            self._end_service(f"its thread has ended: {words_of(error)}; run the command again")
+            self._end_service(f"its thread has ended: {describe_error(error)}; run the command again")
             raise
         finally:
             db.close()
@@ -516,7 +525,7 @@ class Ledger:
                 left.append((piece[1], None, self._ended))
         self._settle(left)
 
-    def _ready(self, wait_s: float) -> list[_Piece | None]:
+    def _take_ready(self, wait_s: float) -> list[_Piece | None]:
         """Return the work that is ready, after waiting for the first piece of it."""
         try:
             batch = [self._work.get(timeout=max(0.0, wait_s))]
@@ -532,7 +541,7 @@ class Ledger:
             return []
         try:
             db.execute("BEGIN IMMEDIATE")
-            done = [_separately(db, *piece) for piece in batch]
+            done = [_run_separately(db, *piece) for piece in batch]
             db.execute("COMMIT")
         except sqlite3.Error as error:
             if db.in_transaction:
@@ -558,7 +567,7 @@ class Ledger:
             self._loop.call_soon_threadsafe(settle)
 
 
-def _separately(
+def _run_separately(
     db: sqlite3.Connection, run: Callable[[sqlite3.Connection], Any], future: asyncio.Future[Any] | None
 ) -> _Done:
     """Run one piece of a batch; if it is refused, only its own changes are undone."""

@@ -137,7 +137,7 @@ class LedgerRules:
         return replace(row, state="waiting")
 
 
-def trial_size(suspects: int) -> int:
+def choose_trial_size(suspects: int) -> int:
     """Return how many suspects are tried together: one, unless a large program died.
 
     A group whose members survive is cleared at once; the members of one that does not are fewer suspects, so

@@ -125,7 +125,7 @@ def now_ms(db: sqlite3.Connection) -> int:
     return int(now)
 
 
-def holds_settings(db: sqlite3.Connection, settings: Mapping[str, str]) -> bool:
+def has_settings(db: sqlite3.Connection, settings: Mapping[str, str]) -> bool:
     """Return whether a ledger is that of a run with these settings."""
     return settings.items() <= dict(db.execute("SELECT key, value FROM run").fetchall()).items()
 
@@ -164,7 +164,7 @@ def choose_positions(db: sqlite3.Connection, positions: Iterable[int]) -> None:
     db.executemany("INSERT OR IGNORE INTO temp.chosen VALUES (?)", ((each,) for each in positions))
 
 
-def next_samples(
+def select_next_samples(
     db: sqlite3.Connection, bound: Sequence[int], most: int, *, suspect: bool, chosen: str = ""
 ) -> list[Key]:
     """Return the first (sample, epoch) that wait, either suspects or others.
@@ -188,13 +188,13 @@ _NEXT = (
 )
 
 
-def spent_usd(db: sqlite3.Connection) -> float:
+def read_spent_usd(db: sqlite3.Connection) -> float:
     """Return what ended attempts have cost, in US dollars."""
     (spent,) = db.execute("SELECT CAST(value AS REAL) FROM run WHERE key = 'spent_usd'").fetchone()
     return float(spent)
 
 
-def reserved_usd(db: sqlite3.Connection) -> float:
+def sum_reserved_usd(db: sqlite3.Connection) -> float:
     """Return what open attempts hold, in US dollars."""
     (reserved,) = db.execute(
         "SELECT total(max(cost_usd, coalesce(reserved_usd, 0))) FROM attempts WHERE ended_at_ms IS NULL"
@@ -202,7 +202,7 @@ def reserved_usd(db: sqlite3.Connection) -> float:
     return float(reserved)
 
 
-def stopped_at(db: sqlite3.Connection, key: Key) -> float:
+def find_stop_cost(db: sqlite3.Connection, key: Key) -> float:
     """Return the cost at which the run's cap stopped an earlier attempt; 0 = it stopped none."""
     (cost_usd,) = db.execute(
         "SELECT coalesce(max(cost_usd), 0) FROM attempts "
@@ -267,7 +267,7 @@ def insert_score(
         "revision": made.revision,
         "lease_id": lease_id,
         "tree_id": result.tree_id,
-        "scores": scores_text(result.scores if result.decided else {}),
+        "scores": serialize_scores(result.scores if result.decided else {}),
         "passed": result.passed if result.decided else None,
         "status": result.status,
         "wall_ms": result.wall_ms,
@@ -284,7 +284,7 @@ def insert_score(
     }
     insert_row(db, "scores", row)
     for line in result.receipt:
-        db.execute(_INSERT_SESSION, _session_row(key, lease_id, result, line))
+        db.execute(_INSERT_SESSION, _build_session_row(key, lease_id, result, line))
     return cost_usd
 
 
@@ -295,7 +295,7 @@ def insert_row(db: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> No
     db.execute(statement, tuple(row.values()))
 
 
-def scores_text(scores: Mapping[str, Score]) -> str:
+def serialize_scores(scores: Mapping[str, Score]) -> str:
     """Return scores by name as a ledger's row holds them."""
     return json.dumps(
         {
@@ -314,7 +314,7 @@ def scores_text(scores: Mapping[str, Score]) -> str:
 _INSERT_SESSION = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def _session_row(key: Key, lease_id: str, result: AttemptResult, line: ReceiptLine) -> tuple[Any, ...]:
+def _build_session_row(key: Key, lease_id: str, result: AttemptResult, line: ReceiptLine) -> tuple[Any, ...]:
     used = line.usage
     return (
         *key,
@@ -334,7 +334,7 @@ def _session_row(key: Key, lease_id: str, result: AttemptResult, line: ReceiptLi
     )
 
 
-def room_of(db: sqlite3.Connection, owner: str, held: int, at_once: int) -> int:
+def count_room(db: sqlite3.Connection, owner: str, held: int, at_once: int) -> int:
     """Return how many more leases a program may take, so that all programs together keep a bound.
 
     Each program that works gets an equal part, so one that comes later finds its part free soon.

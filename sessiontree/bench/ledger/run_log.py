@@ -23,7 +23,7 @@ from sessiontree.bench.ledger.ledger_tables import (
     put_sample,
     sample_row,
 )
-from sessiontree.bench.provenance.changes import changes_between, is_scoring
+from sessiontree.bench.provenance.changes import describe_changes, is_scoring
 from sessiontree.bench.suite.samples import SampleData
 
 OF_TREES: Final = ("model ", "template ", "sample_timeout_s", "wall_timeout_s")
@@ -69,17 +69,17 @@ def begin_command(db: sqlite3.Connection, command: NewCommand) -> LoggedCommand:
         ConfigError: the run was made with other code or settings, and the command does not accept that; names
             what changed.
     """
-    before, facts = _last_facts(db), dict(command.facts)
+    before, facts = _read_last_facts(db), dict(command.facts)
     if command.kind == "rescore":  # it opens no tree: what concerns only trees stays as it was
         facts = {name: value for name, value in (before or {}).items() if name.startswith(OF_TREES)} | facts
-    changes = changes_between(before, facts) if before is not None and has_begun(db) else []
+    changes = describe_changes(before, facts) if before is not None and has_begun(db) else []
     refused = [each for each in changes if command.kind != "rescore" or not is_scoring(each)]
     if refused and not command.accepts:
         raise ConfigError(
             f"the run was made with other code or settings: {'; '.join(refused)}; give another directory, or "
             "--accept-changes (accept_changes=True) to go on: each row says what made it"
         )
-    number = _provenance_number(db, facts)
+    number = _store_provenance(db, facts)
     row = {
         "owner": command.owner,
         "kind": command.kind,
@@ -93,7 +93,7 @@ def begin_command(db: sqlite3.Connection, command: NewCommand) -> LoggedCommand:
     return LoggedCommand(int(command_number), number, changes)
 
 
-def _last_facts(db: sqlite3.Connection) -> dict[str, str] | None:
+def _read_last_facts(db: sqlite3.Connection) -> dict[str, str] | None:
     found = db.execute(
         "SELECT p.facts FROM commands c JOIN provenance p ON p.number = c.provenance "
         "ORDER BY c.number DESC LIMIT 1"
@@ -101,7 +101,7 @@ def _last_facts(db: sqlite3.Connection) -> dict[str, str] | None:
     return None if found is None else json.loads(found[0])
 
 
-def _provenance_number(db: sqlite3.Connection, facts: Mapping[str, str]) -> int:
+def _store_provenance(db: sqlite3.Connection, facts: Mapping[str, str]) -> int:
     text = json.dumps(facts, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     db.execute(
@@ -125,7 +125,7 @@ def put_controls(db: sqlite3.Connection, values: Mapping[str, Any]) -> None:
         insert_row(db, "controls", {"name": name, "value": json.dumps(value), "at_ms": now_ms(db)})
 
 
-def controls_of(db: sqlite3.Connection, after: int = 0) -> dict[str, str]:
+def read_controls(db: sqlite3.Connection, after: int = 0) -> dict[str, str]:
     """Return the controls that count, as JSON by name: the last of each name.
 
     Args:
@@ -138,7 +138,7 @@ def controls_of(db: sqlite3.Connection, after: int = 0) -> dict[str, str]:
     return dict(rows.fetchall())
 
 
-def last_control(db: sqlite3.Connection) -> int:
+def get_last_control(db: sqlite3.Connection) -> int:
     """Return the number of the last control; 0 = no command has set any."""
     (number,) = db.execute("SELECT coalesce(max(number), 0) FROM controls").fetchone()
     return int(number)
@@ -195,20 +195,22 @@ def check_samples(
         return
     differing = [name for name, digest in known.items() if name in samples and samples[name].digest != digest]
     if differing:
-        parts = _differing_parts(db, samples[differing[0]])
+        parts = _list_differences(db, samples[differing[0]])
         raise ConfigError(
-            f"{_counted(differing)} of the run differ from those of the suite ({differing[0]!r}: {parts}); a "
+            f"{_format_names(differing)} of the run differ from those of the suite ({differing[0]!r}: "
+            f"{parts}); a "
             "score belongs to the sample as it was: give the sample another id, or run in another directory"
         )
     missing = [name for name in known if name not in samples]
     if missing and is_whole:
         raise ConfigError(
-            f"{_counted(missing)} of the run are not in the suite; give the suite that has them, or run in "
+            f"{_format_names(missing)} of the run are not in the suite; give the suite that has them, "
+            "or run in "
             "another directory"
         )
 
 
-def _differing_parts(db: sqlite3.Connection, sample: SampleData) -> str:
+def _list_differences(db: sqlite3.Connection, sample: SampleData) -> str:
     names = ("input", "target", "metadata", "files")
     held = db.execute(
         "SELECT input, target, metadata, files FROM sample_data WHERE sample_id = ?", (sample.id,)
@@ -217,7 +219,7 @@ def _differing_parts(db: sqlite3.Connection, sample: SampleData) -> str:
     return ", ".join(name for name, was, is_ in zip(names, held, now, strict=True) if was != is_)
 
 
-def _counted(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     rest = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return f"{len(names):,} samples ({', '.join(names[:NAMED])}{rest})"
 

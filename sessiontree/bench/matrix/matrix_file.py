@@ -16,7 +16,7 @@ from sessiontree import ConfigError
 from sessiontree.bench.run.place.run_settings import MAX_CONCURRENCY
 from sessiontree.bench.suite.suite import MAX_COUNT
 from sessiontree.bench.suite.workspaces import LETTERS
-from sessiontree.contracts.settings.settings import StrictSettings, faults_of
+from sessiontree.contracts.settings.settings import StrictSettings, describe_faults
 
 RUNS: Final = "runs"
 MAX_CELLS: Final = 1_000
@@ -125,7 +125,7 @@ class MatrixPlan:
         Raises:
             ConfigError: it can't be read, or a setting is wrong: names its line, and what is allowed.
         """
-        text = _text_of(path)
+        text = _read_text(path)
         try:
             given = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -133,16 +133,16 @@ class MatrixPlan:
         try:
             file = MatrixFile.model_validate(given)
         except ValidationError as error:
-            raise ConfigError(f"{path}: {_told(error, text)}") from None
+            raise ConfigError(f"{path}: {_describe_faults(error, text)}") from None
         home = path.absolute().parent
         place = folder or home / (file.dir or f"{RUNS}/{path.stem}")
-        cells = _cells_of(file, home, place.absolute())
+        cells = _build_cells(file, home, place.absolute())
         if len(cells) > MAX_CELLS:
             raise ConfigError(f"{path}: it makes {len(cells):,} runs; at most {MAX_CELLS:,} are accepted")
         return cls(path, file, place.absolute(), cells)
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, ValueError) as error:
@@ -151,25 +151,25 @@ def _text_of(path: Path) -> str:
         ) from error
 
 
-def _cells_of(file: MatrixFile, home: Path, place: Path) -> tuple[MatrixCell, ...]:
+def _build_cells(file: MatrixFile, home: Path, place: Path) -> tuple[MatrixCell, ...]:
     cells, used = [], set[str]()
     for (name, chosen), suite, model in product(file.settings.items(), file.suites, file.models):
         parts = [part for part in (model, suite, name) if part]
-        plain = "-".join(_plain(part) for part in parts)
+        plain = "-".join(_replace_letters(part) for part in parts)
         label, number = plain, 1
         while label in used:  # different names may have the same letters
             number += 1
             label = f"{plain}-{number}"
         used.add(label)
-        cells.append(MatrixCell(model, _found_from(home, suite), suite, name, chosen, place / label))
+        cells.append(MatrixCell(model, _resolve_suite(home, suite), suite, name, chosen, place / label))
     return tuple(cells)
 
 
-def _plain(name: str) -> str:
+def _replace_letters(name: str) -> str:
     return "".join(letter if letter in LETTERS else "_" for letter in name)
 
 
-def _found_from(home: Path, suite: str) -> str:
+def _resolve_suite(home: Path, suite: str) -> str:
     """Return a suite's name with the absolute path of its file, if it names one."""
     file, colon, name = suite.rpartition(":")
     if suite.endswith(".toml"):
@@ -177,11 +177,11 @@ def _found_from(home: Path, suite: str) -> str:
     return f"{home / file}{colon}{name}" if file.endswith(".py") else suite
 
 
-def _told(error: ValidationError, text: str) -> str:
+def _describe_faults(error: ValidationError, text: str) -> str:
     """Return the faults of a file, with the line of the first."""
     first = error.errors(include_url=False)[0]["loc"]
-    line = _line_of(text, first)
-    said = faults_of(error, hidden=False)
+    line = _find_line(text, first)
+    said = describe_faults(error, hidden=False)
     place, fields = ("settings have", CellSettings) if len(first) > 1 else ("a matrix has", MatrixFile)
     known = f"; {place} {', '.join(sorted(fields.model_fields))}" if "no setting is called" in said else ""
     return f"{f'line {line}: ' if line else ''}{said}{known}"
@@ -191,7 +191,7 @@ _TABLE: Final = re.compile(r"^\s*\[+\s*(?P<name>.+?)\s*\]+\s*(#.*)?$")
 _KEY: Final = re.compile(r"""^\s*(?P<key>"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)\s*[.=]""")
 
 
-def _line_of(text: str, place: tuple[Any, ...]) -> int:
+def _find_line(text: str, place: tuple[Any, ...]) -> int:
     """Return the line that has the deepest named part of a place; 0 = none has."""
     names = [str(part) for part in place if isinstance(part, str)]
     table: list[str] = []

@@ -10,26 +10,26 @@ from pathlib import Path
 from urllib.parse import quote
 
 from sessiontree.bench.matrix.matrix_report import REPORT, CellReport, MatrixReport
-from sessiontree.bench.results.report import percent, seconds, span
-from sessiontree.bench.results.report_page import Linked, page_around, table_of, visible_html
-from sessiontree.bench.statistics.intervals import quantile
+from sessiontree.bench.results.report import format_percent, format_seconds, format_span
+from sessiontree.bench.results.report_page import Linked, escape_visible, page_around, render_table
+from sessiontree.bench.statistics.intervals import compute_quantile
 
 
-def matrix_page(report: MatrixReport) -> str:
+def render_matrix_page(report: MatrixReport) -> str:
     """Return the page of a matrix as HTML."""
     parts = [
-        "".join(f"<p>{visible_html(line)}</p>" for line in report.summary_lines()),
-        f"<p>Runs: <code>{visible_html(str(report.matrix.folder))}</code></p>",
-        *(_rates(report, name) for name in report.matrix.file.settings),
+        "".join(f"<p>{escape_visible(line)}</p>" for line in report.render_summary()),
+        f"<p>Runs: <code>{escape_visible(str(report.matrix.folder))}</code></p>",
+        *(_render_rates(report, name) for name in report.matrix.file.settings),
         "<h2>Runs</h2>",
-        _runs(report),
+        _render_runs(report),
     ]
     problems = [each for each in report.cells if each.problem]
     if problems:
-        rows = [(*_named(each, report.matrix.folder), each.problem) for each in problems]
+        rows = [(*_build_cells(each, report.matrix.folder), each.problem) for each in problems]
         parts += [
             "<h2>Runs that could not go on</h2>",
-            table_of(
+            render_table(
                 "Mend the cause, then run the same command.",
                 ("model", "suite", "settings", "reason"),
                 rows,
@@ -39,7 +39,7 @@ def matrix_page(report: MatrixReport) -> str:
     return page_around(f"{report.matrix.title}: benchmark matrix", parts)
 
 
-def _rates(report: MatrixReport, settings: str) -> str:
+def _render_rates(report: MatrixReport, settings: str) -> str:
     """Return the pass rates of one choice of settings: a row for each model, a column for each suite."""
     cells = {
         (each.model, each.cell.shown_suite): each for each in report.cells if each.cell.settings == settings
@@ -51,40 +51,44 @@ def _rates(report: MatrixReport, settings: str) -> str:
     ]
     title = f"Pass rates: {settings}" if len(report.matrix.file.settings) > 1 else "Pass rates"
     caption = "The share of scored samples that passed, its 95% interval, and how many of all are scored."
-    return f"<h2>{visible_html(title)}</h2>" + table_of(caption, ("model", *suites), rows, numbers=())
+    return f"<h2>{escape_visible(title)}</h2>" + render_table(caption, ("model", *suites), rows, numbers=())
 
 
 def _rate(each: CellReport, folder: Path) -> Linked | str:
     rate = each.rate
     if rate is None:
         return each.state
-    return Linked(percent(rate.value), _link(each, folder), f" ({span(rate, percent)}), {each.coverage}")
+    return Linked(
+        format_percent(rate.value),
+        _link(each, folder),
+        f" ({format_span(rate, format_percent)}), {each.coverage}",
+    )
 
 
-def _runs(report: MatrixReport) -> str:
+def _render_runs(report: MatrixReport) -> str:
     head = (
         "model", "suite", "settings", "scored", "pass rate", "cost in USD", "median time", "in all",
         "did not pass",
     )  # fmt: skip
     rows = [_run(each, report.matrix.folder) for each in report.cells]
     caption = "Wilson's interval where each sample has one epoch, else a bootstrap that draws whole samples."
-    return table_of(caption, head, rows, numbers=(3, 4, 5, 6, 7), words=(1, 2))
+    return render_table(caption, head, rows, numbers=(3, 4, 5, 6, 7), words=(1, 2))
 
 
 def _run(each: CellReport, folder: Path) -> tuple[Linked | str, ...]:
     found = each.report
     return (
-        *_named(each, folder),
+        *_build_cells(each, folder),
         each.coverage if found is not None else each.state,
         each.rate_text,
         "-" if found is None else f"{each.cost_usd:,.4f}",
-        "-" if found is None else seconds(quantile(found.wall_ms, 0.5)),
-        "-" if found is None else seconds(found.elapsed_ms),
+        "-" if found is None else format_seconds(compute_quantile(found.wall_ms, 0.5)),
+        "-" if found is None else format_seconds(found.elapsed_ms),
         each.failures or ("-" if found is None else "none"),
     )
 
 
-def _named(each: CellReport, folder: Path) -> Sequence[Linked | str]:
+def _build_cells(each: CellReport, folder: Path) -> Sequence[Linked | str]:
     cell = each.cell
     suite: Linked | str = cell.shown_suite
     if each.report is not None:

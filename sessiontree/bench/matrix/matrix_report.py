@@ -8,8 +8,8 @@ from typing import Any, Final
 from sessiontree import ConfigError
 from sessiontree.bench.matrix.matrix_file import MatrixCell, MatrixPlan
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
-from sessiontree.bench.results.report import RunReport, percent, report_of, span
-from sessiontree.bench.statistics.intervals import Estimate, wilson_interval
+from sessiontree.bench.results.report import RunReport, format_percent, format_span, report_of
+from sessiontree.bench.statistics.intervals import Estimate, compute_wilson_interval
 
 OWN_MODEL: Final = "(the suite's own)"
 KINDS_SHOWN: Final = 3
@@ -52,7 +52,7 @@ class CellReport:
         if drawn.low != drawn.high:
             return drawn
         # All samples came out alike. No draw differs then, and that says nothing of how sure the rate is.
-        return wilson_interval(round((drawn.value or 0.0) * overall.samples), overall.samples)
+        return compute_wilson_interval(round((drawn.value or 0.0) * overall.samples), overall.samples)
 
     @property
     def coverage(self) -> str:
@@ -61,7 +61,7 @@ class CellReport:
             return "-"
         counts = self.report.counts
         return f"{counts.scored:,} of {counts.total:,}" + (
-            f" ({percent(counts.coverage)})" if counts.scored < counts.total else ""
+            f" ({format_percent(counts.coverage)})" if counts.scored < counts.total else ""
         )
 
     @property
@@ -82,7 +82,7 @@ class CellReport:
     def rate_text(self) -> str:
         """The rate and its interval; a dash where nothing is scored."""
         rate = self.rate
-        return "-" if rate is None else f"{percent(rate.value)} ({span(rate, percent)})"
+        return "-" if rate is None else f"{format_percent(rate.value)} ({format_span(rate, format_percent)})"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -118,7 +118,7 @@ class MatrixReport:
         """What all cells cost."""
         return sum(each.cost_usd for each in self.cells)
 
-    def summary_lines(self) -> list[str]:
+    def render_summary(self) -> list[str]:
         """Return what is said of the whole matrix, one line each."""
         done = sum(each.state == "complete" for each in self.cells)
         most = self.matrix.file.max_cost_usd
@@ -144,7 +144,7 @@ class MatrixReport:
         }
 
 
-def cell_report(cell: MatrixCell, problem: str = "") -> CellReport:
+def build_cell_report(cell: MatrixCell, problem: str = "") -> CellReport:
     """Return a cell as its directory has it now; ``problem`` is why its run could not begin."""
     if not (cell.run_dir / LEDGER).is_file():
         return CellReport(cell, None, problem)

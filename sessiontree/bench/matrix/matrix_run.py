@@ -20,8 +20,8 @@ from typing import Any, Final, Protocol
 
 from sessiontree import ConfigError
 from sessiontree.bench.matrix.matrix_file import MatrixCell, MatrixPlan
-from sessiontree.bench.matrix.matrix_page import matrix_page
-from sessiontree.bench.matrix.matrix_report import REPORT, CellReport, MatrixReport, cell_report
+from sessiontree.bench.matrix.matrix_page import render_matrix_page
+from sessiontree.bench.matrix.matrix_report import REPORT, CellReport, MatrixReport, build_cell_report
 from sessiontree.bench.results.report_page import page_of
 from sessiontree.bench.run_commands import COMMAND, INCOMPLETE
 
@@ -45,7 +45,7 @@ class MatrixScreen(Protocol):
         """Show a table: columns of numbers to the right, any other to the left."""
 
 
-def matrix(screen: MatrixScreen, *, file: Path, directory: Path | None, as_json: bool) -> int:
+def run_matrix_command(screen: MatrixScreen, *, file: Path, directory: Path | None, as_json: bool) -> int:
     """Run what is left of a matrix, write its page, and return the exit code: 1 if a cell is incomplete.
 
     Args:
@@ -78,7 +78,7 @@ def matrix(screen: MatrixScreen, *, file: Path, directory: Path | None, as_json:
                 for each in report.cells
             ],
         )
-        for line in report.summary_lines():
+        for line in report.render_summary():
             screen.line(line)
         screen.line(f"written: {found.folder / PAGE}")
     return 0 if report.is_complete else INCOMPLETE
@@ -95,18 +95,18 @@ def run_matrix(found: MatrixPlan, say: Callable[[str], None]) -> MatrixReport:
         found.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"the folder {str(found.folder)!r} can't be made: {error}") from error
-    reports = [cell_report(cell) for cell in found.cells]
+    reports = [build_cell_report(cell) for cell in found.cells]
     write_page(MatrixReport(found, tuple(reports)))
     for number, each in enumerate(reports):
         if each.state == "complete":
             continue
-        cell, most = each.cell, _left_for(found, reports, number)
+        cell, most = each.cell, _compute_left(found, reports, number)
         name = f"{number + 1} of {len(reports)}: {each.model}, {cell.shown_suite}, {cell.settings}"
         if most is not None and most - each.cost_usd <= _CENTS:
-            reports[number] = cell_report(cell, NO_MONEY)
+            reports[number] = build_cell_report(cell, NO_MONEY)
         else:
             say(f"run {name}")
-            reports[number] = cell_report(cell, _run_cell(found, cell, most))
+            reports[number] = build_cell_report(cell, _run_cell(found, cell, most))
         now = reports[number]
         came_to = f"{now.coverage} scored, passed {now.rate_text}, ${now.cost_usd:,.4f}"
         say(f"run {name}: {now.problem or came_to}")
@@ -114,7 +114,7 @@ def run_matrix(found: MatrixPlan, say: Callable[[str], None]) -> MatrixReport:
     return MatrixReport(found, tuple(reports))
 
 
-def _left_for(found: MatrixPlan, reports: list[CellReport], number: int) -> float | None:
+def _compute_left(found: MatrixPlan, reports: list[CellReport], number: int) -> float | None:
     """Return what a cell may have spent at its end; None = any amount."""
     most = found.file.max_cost_usd
     if most is None:
@@ -130,20 +130,20 @@ def _run_cell(found: MatrixPlan, cell: MatrixCell, most_usd: float | None) -> st
     words += [f"--model={cell.model}"] if cell.model else []
     words += [f"--address={file.address}"] if file.address else []
     words += [f"--max-cost={most_usd}"] if most_usd is not None else []
-    done = _ended([sys.executable, *COMMAND, *words, "--", cell.suite])
+    done = _run_to_end([sys.executable, *COMMAND, *words, "--", cell.suite])
     if done.returncode in {0, INCOMPLETE}:
         return ""
     said = " ".join((done.stderr or done.stdout or "it said nothing").split())
     return f"exit code {done.returncode}: {said[-SAID_CHARS:]}"
 
 
-def _ended(words: list[str]) -> subprocess.CompletedProcess[str]:
+def _run_to_end(words: list[str]) -> subprocess.CompletedProcess[str]:
     """Run a program to its end. After an interrupt it has time to end, then the interrupt is raised."""
     with (
         subprocess.Popen(  # noqa: S603 - this package's own command
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as program,
-        _ended_with(program),
+        _ensure_ended(program),
     ):
         output, errors = program.communicate()
     if program.returncode == -signal.SIGINT or program.returncode == 128 + signal.SIGINT:
@@ -152,7 +152,7 @@ def _ended(words: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 @contextlib.contextmanager
-def _ended_with(program: subprocess.Popen[str]) -> Iterator[None]:
+def _ensure_ended(program: subprocess.Popen[str]) -> Iterator[None]:
     """Have a program end before this one goes on, also after an interrupt."""
     try:
         yield
@@ -174,7 +174,7 @@ def write_page(report: MatrixReport, cell: CellReport | None = None) -> None:
         if each.report is not None:
             _replace(each.cell.run_dir / REPORT, page_of(each.report, ()))
     _replace(folder / TABLE, json.dumps(report.to_json(), indent=2) + "\n")
-    _replace(folder / PAGE, matrix_page(report))
+    _replace(folder / PAGE, render_matrix_page(report))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from sessiontree import JournalRecord, SessionTreeError
-from sessiontree.api.stored.transcript import TranscriptStep, transcript_of
+from sessiontree.api.stored.transcript import TranscriptStep, build_transcript
 from sessiontree.bench.results.run_facts import RunFacts
 from sessiontree.bench.suite.suite import Attempt, Sample
 
@@ -46,7 +46,7 @@ class RecordedTree:
         Raises:
             JournalError: its facts can't be read.
         """
-        return list(transcript_of(await asyncio.to_thread(self._read)))
+        return list(build_transcript(await asyncio.to_thread(self._read)))
 
     def _read(self) -> list[JournalRecord]:
         with RunFacts(self._run_dir) as facts:
@@ -72,7 +72,7 @@ class _Missing:
     __truediv__ = __fspath__ = __str__ = _refuse
 
 
-def recorded_attempt(
+def restore_attempt(
     suite: str,
     sample: Sample,
     epoch: int,

@@ -19,7 +19,7 @@ from typing import Any, Final
 from sessiontree import ConfigError
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.ledger.ledger import Ledger
-from sessiontree.bench.ledger.ledger_tables import scores_text
+from sessiontree.bench.ledger.ledger_tables import serialize_scores
 from sessiontree.bench.ledger.run_log import (
     NewCommand,
     begin_command,
@@ -27,9 +27,9 @@ from sessiontree.bench.ledger.run_log import (
     replace_samples,
     rescore,
 )
-from sessiontree.bench.mending.recorded_attempt import recorded_attempt
-from sessiontree.bench.provenance.circumstances import circumstances_of
-from sessiontree.bench.provenance.provenance import provenance_of
+from sessiontree.bench.mending.recorded_attempt import restore_attempt
+from sessiontree.bench.provenance.circumstances import collect_circumstances
+from sessiontree.bench.provenance.provenance import collect_provenance
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.run.attempts.attempt import score_of
@@ -37,9 +37,9 @@ from sessiontree.bench.run.attempts.own_code import call_own, run_own
 from sessiontree.bench.run.attempts.sample_clock import SampleClock
 from sessiontree.bench.run.place.run_place import WORKSPACES, is_on_shared_disk
 from sessiontree.bench.run.process_names import own_name
-from sessiontree.bench.suite.plain_values import plain_text
+from sessiontree.bench.suite.plain_values import to_plain_text
 from sessiontree.bench.suite.sample_selection import select_samples
-from sessiontree.bench.suite.samples import SampleData, samples_of
+from sessiontree.bench.suite.samples import SampleData, load_samples
 from sessiontree.bench.suite.suite import Sample, Score, SuiteDefinition
 from sessiontree.bench.suite.workspaces import make_workspace
 from sessiontree.interpreter.import_guard import keep_out
@@ -118,11 +118,11 @@ class Rescoring:
 
     async def run(self) -> Rescored:
         """Judge everything that is selected, and return what that came to."""
-        samples = await asyncio.to_thread(samples_of, self._suite)
+        samples = await asyncio.to_thread(load_samples, self._suite)
         selected = select_samples(samples, self._options.samples) if self._options.samples else samples
-        facts = await asyncio.to_thread(provenance_of, self._suite, selected, None, {})
+        facts = await asyncio.to_thread(collect_provenance, self._suite, selected, None, {})
         circumstances = await asyncio.to_thread(
-            circumstances_of,
+            collect_circumstances,
             self._suite.folder,
             {"suite": self._options.suite_name, "scorers": list(self._options.scorers)},
         )
@@ -144,7 +144,7 @@ class Rescoring:
         return self.outcome
 
     async def _judge_all(self, ledger: Ledger, samples: Mapping[str, Sample]) -> None:
-        rows = [row for row in self._run.named_rows(_ROWS) if row["sample_id"] in samples]
+        rows = [row for row in self._run.read_named_rows(_ROWS) if row["sample_id"] in samples]
         waiting = iter(rows)
 
         async def judge() -> None:
@@ -160,11 +160,11 @@ class Rescoring:
         if at_zero or row["failure"] == FailureKind.SOLVER:
             self.outcome.unsolved += 1
             return
-        copy = await asyncio.to_thread(self._copied, row)
+        copy = await asyncio.to_thread(self._copy_workspace, row)
         try:
-            scores = await self._scores(sample, row, copy)
+            scores = await self._score_sample(sample, row, copy)
         except Exception as error:  # noqa: BLE001 - the scorer's own, or something was not kept
-            said = f"{type(error).__name__}: {plain_text(error)}"
+            said = f"{type(error).__name__}: {to_plain_text(error)}"
             self.outcome.kept[f"{sample.id}, epoch {row['epoch']}"] = said
             return
         finally:
@@ -173,11 +173,13 @@ class Rescoring:
         if await ledger.do(partial(self._write, row=row, scores=scores)):
             before = json.loads(row["scores"])
             self.outcome.rescored += 1
-            self.outcome.changed += before != json.loads(scores_text(scores))
+            self.outcome.changed += before != json.loads(serialize_scores(scores))
             self.outcome.decided += row["passed"] is None
 
-    async def _scores(self, sample: Sample, row: Mapping[str, Any], copy: Path | None) -> dict[str, Score]:
-        attempt = recorded_attempt(
+    async def _score_sample(
+        self, sample: Sample, row: Mapping[str, Any], copy: Path | None
+    ) -> dict[str, Score]:
+        attempt = restore_attempt(
             self._suite.name,
             sample,
             row["epoch"],
@@ -190,7 +192,7 @@ class Rescoring:
         wanted = self._options.scorers if self._options.scorers and before else list(self._suite.scorers)
         found = {name: score for name, score in before.items() if self._options.scorers}
         for name in wanted:
-            judging = SampleClock(self._suite.sample_timeout_s, None, _no_waits)
+            judging = SampleClock(self._suite.sample_timeout_s, None, _report_no_waits)
             judged = await run_own(partial(call_own, self._suite.scorers[name], attempt), judging, GRACE_S)
             if judged.error is not None:
                 raise judged.error
@@ -202,7 +204,7 @@ class Rescoring:
         order = [*self._suite.scorers, *(name for name in found if name not in self._suite.scorers)]
         return {name: found[name] for name in order if name in found}
 
-    def _copied(self, row: Mapping[str, Any]) -> Path | None:
+    def _copy_workspace(self, row: Mapping[str, Any]) -> Path | None:
         """Return a copy of an attempt's workspace, so that judging it again changes nothing that is kept."""
         place = self._run.run_dir / WORKSPACES / str(row["workspace"])
         if not row["kept"] or not row["workspace"] or not place.is_dir():
@@ -216,7 +218,7 @@ class Rescoring:
         passed = bool(scores) and all(each.is_pass for each in scores.values())
         is_whole = row["status"] == "error" or (row["status"] == "empty" and passed)
         changes = {
-            "scores": scores_text(scores),
+            "scores": serialize_scores(scores),
             "passed": passed,
             "status": "completed" if is_whole else row["status"],
             "provenance": self._provenance,
@@ -225,5 +227,5 @@ class Rescoring:
         return rescore(db, (row["sample_id"], row["epoch"]), row["revision"], changes, reason)
 
 
-async def _no_waits() -> float:
+async def _report_no_waits() -> float:
     return 0.0

@@ -10,7 +10,7 @@ SCORING: Final = ("scorer ", "module ", "package ")
 MISSING: Final = "-"
 
 
-def changes_between(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+def describe_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     """Return what differs, in words, sorted by name. Templates count where both have them.
 
     A command that works on fewer samples has fewer templates.

@@ -16,7 +16,7 @@ GIT_S: Final = 10.0
 _COMMAND: Final = ("sessiontree",)
 
 
-def circumstances_of(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+def collect_circumstances(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return where and how this command works. Blocks: it asks git.
 
     Args:
@@ -29,7 +29,7 @@ def circumstances_of(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "cpus": os.cpu_count() or 0,
-        **git_state(folder),
+        **read_git_state(folder),
         **options,
     }
 
@@ -42,16 +42,16 @@ def command_line() -> list[str]:
     return given
 
 
-def git_state(folder: Path) -> dict[str, Any]:
+def read_git_state(folder: Path) -> dict[str, Any]:
     """Return the commit of a folder's working tree, and whether files of it differ; empty = it has none."""
-    commit = _git(folder, "rev-parse", "HEAD")
+    commit = _run_git(folder, "rev-parse", "HEAD")
     if commit is None:
         return {"git_commit": "", "git_dirty": None}
-    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    changed = _run_git(folder, "status", "--porcelain", "--untracked-files=no")
     return {"git_commit": commit.strip(), "git_dirty": None if changed is None else bool(changed.strip())}
 
 
-def _git(folder: Path, *words: str) -> str | None:
+def _run_git(folder: Path, *words: str) -> str | None:
     command = ["git", "-C", str(folder), "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
     try:
         done = subprocess.run(  # noqa: S603 - the words are this file's

@@ -32,7 +32,7 @@ _CHUNK: Final = 1 << 20
 def digest_of_code(value: object) -> str:
     """Return the digest of a function, of an object with methods, or of plain values."""
     digest = hashlib.sha256()
-    for part in _parts(value, _DEPTH, set()):
+    for part in _yield_parts(value, _DEPTH, set()):
         digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()[:_SHOWN]
 
@@ -76,7 +76,7 @@ def digest_of_template(path: Path) -> str:
     return digest.hexdigest()[:_SHOWN]
 
 
-def file_of(value: object) -> Path | None:
+def find_file(value: object) -> Path | None:
     """Return the file that defines a function, a class or an object's class; None = it has none."""
     while isinstance(value, partial):
         value = value.func
@@ -89,7 +89,7 @@ def file_of(value: object) -> Path | None:
     return Path(name) if isinstance(name, str) and Path(name).is_file() else None
 
 
-def _parts(value: object, depth: int, seen: set[int]) -> Iterator[str]:
+def _yield_parts(value: object, depth: int, seen: set[int]) -> Iterator[str]:
     """Yield what counts of a value, as text."""
     if isinstance(value, _PLAIN):
         yield repr(value)
@@ -100,70 +100,70 @@ def _parts(value: object, depth: int, seen: set[int]) -> Iterator[str]:
     elif depth == 0 or id(value) in seen:
         yield type(value).__qualname__
     elif isinstance(value, CodeType):
-        yield from _code_parts(value, depth)
+        yield from _yield_code_parts(value, depth)
     elif isinstance(value, Mapping | list | tuple | set | frozenset):
-        yield from _container_parts(value, depth, seen)
+        yield from _yield_container_parts(value, depth, seen)
     else:
         seen.add(id(value))
         is_function = isinstance(value, FunctionType | MethodType | partial)
-        yield from (_function_parts if is_function else _object_parts)(value, depth - 1, seen)
+        yield from (_yield_function_parts if is_function else _yield_object_parts)(value, depth - 1, seen)
 
 
-def _container_parts(value: Iterable[Any], depth: int, seen: set[int]) -> Iterator[str]:
+def _yield_container_parts(value: Iterable[Any], depth: int, seen: set[int]) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key in sorted(value, key=repr):
             yield repr(key) if isinstance(key, _PLAIN) else type(key).__qualname__
-            yield from _parts(value[key], depth - 1, seen)
+            yield from _yield_parts(value[key], depth - 1, seen)
     elif isinstance(value, set | frozenset):
-        yield from sorted("\1".join(_parts(each, depth - 1, seen)) for each in value)
+        yield from sorted("\1".join(_yield_parts(each, depth - 1, seen)) for each in value)
     else:
         for each in value:
-            yield from _parts(each, depth - 1, seen)
+            yield from _yield_parts(each, depth - 1, seen)
 
 
-def _code_parts(code: CodeType, depth: int) -> Iterator[str]:
+def _yield_code_parts(code: CodeType, depth: int) -> Iterator[str]:
     yield code.co_code.hex()
     yield " ".join((*code.co_names, *code.co_varnames))
     for each in code.co_consts:
-        yield from _parts(each, depth, set())
+        yield from _yield_parts(each, depth, set())
 
 
-def _function_parts(value: Any, depth: int, seen: set[int]) -> Iterator[str]:
+def _yield_function_parts(value: Any, depth: int, seen: set[int]) -> Iterator[str]:
     if isinstance(value, partial):
         for part in (value.func, value.args, value.keywords):
-            yield from _parts(part, depth, seen)
+            yield from _yield_parts(part, depth, seen)
         return
     if isinstance(value, MethodType):
-        yield from _parts(value.__func__, depth, seen)
-        yield from _parts(value.__self__, depth, seen)
+        yield from _yield_parts(value.__func__, depth, seen)
+        yield from _yield_parts(value.__self__, depth, seen)
         return
     code = value.__code__
-    yield from _code_parts(code, depth)
-    yield from _parts(value.__defaults__, depth, seen)
-    yield from _parts(value.__kwdefaults__, depth, seen)
+    yield from _yield_code_parts(code, depth)
+    yield from _yield_parts(value.__defaults__, depth, seen)
+    yield from _yield_parts(value.__kwdefaults__, depth, seen)
     changed = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_DEREF"}
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
         if name not in changed:  # a counter differs with each call, and does not belong to the code
-            yield from _cell_parts(cell, depth, seen)
+            yield from _yield_cell_parts(cell, depth, seen)
     if not Path(code.co_filename).is_file():  # a notebook's: no file holds what it calls
         for name in code.co_names:
             called = value.__globals__.get(name)
             if isinstance(called, FunctionType) and called.__module__ == value.__module__:
-                yield from _parts(called, depth, seen)
+                yield from _yield_parts(called, depth, seen)
 
 
-def _cell_parts(cell: Any, depth: int, seen: set[int]) -> Iterator[str]:
+def _yield_cell_parts(cell: Any, depth: int, seen: set[int]) -> Iterator[str]:
     try:
         held = cell.cell_contents
     except ValueError:  # it is not filled yet
         return
     if isinstance(held, (*_PLAIN, tuple, frozenset, FunctionType, MethodType, partial, BaseModel)):
-        yield from _parts(held, depth, seen)
+        yield from _yield_parts(held, depth, seen)
     else:  # a list or an object may change while it is used
         yield type(held).__qualname__
 
 
-def _object_parts(value: object, depth: int, seen: set[int]) -> Iterator[str]:
+def _yield_object_parts(value: object, depth: int, seen: set[int]) -> Iterator[str]:
     """Yield the methods of an object's class and the plain members of the object."""
     kind = value if isinstance(value, type) else type(value)
     yield f"{kind.__module__}.{kind.__qualname__}"
@@ -173,7 +173,7 @@ def _object_parts(value: object, depth: int, seen: set[int]) -> Iterator[str]:
         for name, member in sorted(vars(owner).items()):
             if isinstance(member, FunctionType | staticmethod | classmethod | property):
                 yield name
-                yield from _parts(_inner_of(member), depth, seen)
+                yield from _yield_parts(_unwrap_member(member), depth, seen)
             elif isinstance(member, _PLAIN) and not name.startswith("__"):
                 yield f"{name} {member!r}"
     if value is kind:
@@ -185,10 +185,10 @@ def _object_parts(value: object, depth: int, seen: set[int]) -> Iterator[str]:
     for name, member in sorted(members.items()):
         if isinstance(member, (*_PLAIN, tuple, frozenset, FunctionType, partial)) or is_dataclass(member):
             yield name
-            yield from _parts(member, depth, seen)
+            yield from _yield_parts(member, depth, seen)
 
 
-def _inner_of(member: Any) -> object:
+def _unwrap_member(member: Any) -> object:
     if isinstance(member, staticmethod | classmethod):
         return member.__func__
     return member.fget if isinstance(member, property) else member

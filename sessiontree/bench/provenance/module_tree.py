@@ -45,28 +45,28 @@ class ModuleTree:
                 continue
             seen.add(path)
             self.files[self._name_of(path)] = path
-            waiting += self._imports_of(path)
+            waiting += self._find_imports(path)
 
     def releases(self) -> dict[str, str]:
         """Return the releases of the installed distributions that the files import, by name."""
         found: dict[str, str] = {}
         own = {name.partition("/")[0].removesuffix(".py") for name in self.files}
         for module in self._imported - own - {"sessiontree"} - sys.stdlib_module_names:
-            found |= _releases_of(module)
+            found |= _find_releases(module)
         return dict(sorted(found.items()))
 
     def _name_of(self, path: Path) -> str:
-        for base in (self._folder, _top_of(path).parent):
+        for base in (self._folder, _find_top(path).parent):
             if path.is_relative_to(base):
                 return path.relative_to(base).as_posix()
         return path.name
 
-    def _imports_of(self, path: Path) -> Iterator[Path]:
+    def _find_imports(self, path: Path) -> Iterator[Path]:
         try:
             tree = parse_python(path.read_bytes())
         except (OSError, SyntaxError, ValueError, RecursionError):
             return
-        top = _top_of(path)
+        top = _find_top(path)
         bases = [top.parent, path.parent, self._folder]
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
@@ -75,7 +75,7 @@ class ModuleTree:
                 place = path.parents[node.level - 1]
                 module = (node.module or "").replace(".", "/")
                 inner = [place / module, *(place / module / each.name for each in node.names)]
-                yield from (file for each in inner for file in _files_at(each))
+                yield from (file for each in inner for file in _find_files(each))
                 continue
             elif isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
@@ -86,15 +86,15 @@ class ModuleTree:
                 parts = name.split(".")
                 for count in range(1, len(parts) + 1):
                     for base in bases:
-                        yield from _files_at(base.joinpath(*parts[:count]))
+                        yield from _find_files(base.joinpath(*parts[:count]))
 
 
-def _releases_of(module: str) -> dict[str, str]:
+def _find_releases(module: str) -> dict[str, str]:
     """Return the releases of the distributions that have a module; most have the same name as it."""
     try:
         return {module: version(module)}
     except PackageNotFoundError:
-        names = _distributions().get(module, ())
+        names = _map_distributions().get(module, ())
     found = {}
     for name in names:
         with suppress(PackageNotFoundError):
@@ -103,17 +103,17 @@ def _releases_of(module: str) -> dict[str, str]:
 
 
 @cache
-def _distributions() -> Mapping[str, Sequence[str]]:
+def _map_distributions() -> Mapping[str, Sequence[str]]:
     return packages_distributions()  # it reads the list of files of everything that is installed
 
 
-def _files_at(place: Path) -> Iterator[Path]:
+def _find_files(place: Path) -> Iterator[Path]:
     for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
         if file.is_file():
             yield file
 
 
-def _top_of(path: Path) -> Path:
+def _find_top(path: Path) -> Path:
     """Return the folder of a file's outermost package; of a single file, its own folder's place in it."""
     top = path
     while (top.parent / "__init__.py").is_file():

@@ -9,11 +9,11 @@ from typing import Any, Final, TypeAlias
 
 from sessiontree import ConfigError
 from sessiontree.bench.results.recorded_run import RecordedRun
-from sessiontree.bench.results.report import OVERALL, UNKNOWN, number, percent
+from sessiontree.bench.results.report import OVERALL, UNKNOWN, format_percent, number
 from sessiontree.bench.results.run_history import run_differences
-from sessiontree.bench.statistics.intervals import CONFIDENCE, Estimate, resamples_for
+from sessiontree.bench.statistics.intervals import CONFIDENCE, Estimate, choose_resamples
 from sessiontree.bench.statistics.paired_tests import PairedComparison, compare_paired
-from sessiontree.notebook.cell_html import html_table
+from sessiontree.notebook.cell_html import render_html_table
 
 Clusters: TypeAlias = dict[str, list[float]]
 """The values of each sample, one per epoch."""
@@ -78,7 +78,7 @@ class RunComparison:
         """Return everything as a JSON object."""
         return asdict(self)
 
-    def summary_lines(self) -> list[str]:
+    def render_summary(self) -> list[str]:
         """Return what is said of the two runs, one line each."""
         lines = [f"suite {self.suite}: {self.shared:,} samples that both runs have scored"]
         for name, run in (("first", self.first), ("second", self.second)):
@@ -102,7 +102,7 @@ class RunComparison:
 
     def _repr_html_(self) -> str:
         """Return the table of differences, for a notebook."""
-        return html_table(self.summary_lines(), self.table())
+        return render_html_table(self.render_summary(), self.table())
 
     def table(self) -> Iterator[tuple[str, ...]]:
         """Yield the header and one row for each comparison, as text."""
@@ -120,30 +120,30 @@ class RunComparison:
             "test",
         )
         for each in self.scores:
-            yield _row(f"{each.name}, pass rate", each.passes, percent)
+            yield _format_row(f"{each.name}, pass rate", each.passes, format_percent)
             if each.values != each.passes:
-                yield _row(f"{each.name}, mean", each.values, number)
+                yield _format_row(f"{each.name}, mean", each.values, number)
         if len(self.scores) != 1:
-            yield _row(f"{OVERALL}, pass rate", self.overall, percent)
+            yield _format_row(f"{OVERALL}, pass rate", self.overall, format_percent)
 
 
-def _row(name: str, found: PairedComparison, shown: Any) -> tuple[str, ...]:
+def _format_row(name: str, found: PairedComparison, shown: Any) -> tuple[str, ...]:
     return (
         name,
         shown(found.first_mean),
         shown(found.second_mean),
-        signed_text(found.difference.value, shown),
+        format_signed(found.difference.value, shown),
         UNKNOWN if not found.error else f"± {shown(found.error)}",
-        signed_span(found.difference, shown),
+        format_signed_span(found.difference, shown),
         f"{found.wins:,}",
         f"{found.losses:,}",
         f"{found.ties:,}",
-        chance_text(found.p_value),
+        format_chance(found.p_value),
         found.test,
     )
 
 
-def signed_text(value: float | None, shown: Any) -> str:
+def format_signed(value: float | None, shown: Any) -> str:
     """Return a difference as text: what rounds to zero has no sign, and an unknown one is a dash."""
     if value is None:
         return UNKNOWN
@@ -153,14 +153,14 @@ def signed_text(value: float | None, shown: Any) -> str:
     return f"+{text}" if value > 0 else text
 
 
-def signed_span(estimate: Estimate, shown: Any) -> str:
+def format_signed_span(estimate: Estimate, shown: Any) -> str:
     """Return the interval of a difference as text; a dash where the samples do not allow one."""
     if estimate.low is None or estimate.high is None:
         return UNKNOWN
-    return f"{signed_text(estimate.low, shown)} to {signed_text(estimate.high, shown)}"
+    return f"{format_signed(estimate.low, shown)} to {format_signed(estimate.high, shown)}"
 
 
-def chance_text(value: float) -> str:
+def format_chance(value: float) -> str:
     """Return a p value as text."""
     return f"< {_SMALL_P}" if value < _SMALL_P else f"{value:.4f}"
 
@@ -178,9 +178,9 @@ def compare_runs(first: RecordedRun, second: RecordedRun) -> RunComparison:
         )
     if first.run_dir.resolve() == second.run_dir.resolve():
         raise ConfigError(f"both runs are {str(first.run_dir)!r}; name two different runs")
-    changed = _changed_samples(first, second)
+    changed = _find_changed_samples(first, second)
     one, other = _Outcomes(first, set(changed)), _Outcomes(second, set(changed))
-    overall = _compared(OVERALL, one.passes, other.passes)
+    overall = _compare(OVERALL, one.passes, other.passes)
     if overall.first_mean is None:
         raise ConfigError(
             f"runs {str(first.run_dir)!r} and {str(second.run_dir)!r} share no sample that both have scored "
@@ -188,7 +188,9 @@ def compare_runs(first: RecordedRun, second: RecordedRun) -> RunComparison:
         )
     names = [name for name in one.outcomes if name in other.outcomes]
     shared = {sample: other.passes[sample] for sample in one.passes if sample in other.passes}
-    changes = {sample: _mean(after) - _mean(one.passes[sample]) for sample, after in shared.items()}
+    changes = {
+        sample: _compute_mean(after) - _compute_mean(one.passes[sample]) for sample, after in shared.items()
+    }
     return RunComparison(
         first.suite,
         one.described(first),
@@ -202,8 +204,8 @@ def compare_runs(first: RecordedRun, second: RecordedRun) -> RunComparison:
         tuple(
             ScoreComparison(
                 name,
-                _compared(name, one.outcomes[name], other.outcomes[name]),
-                _compared(name, one.values[name], other.values[name]),
+                _compare(name, one.outcomes[name], other.outcomes[name]),
+                _compare(name, one.values[name], other.values[name]),
             )
             for name in names
         ),
@@ -213,7 +215,7 @@ def compare_runs(first: RecordedRun, second: RecordedRun) -> RunComparison:
     )
 
 
-def _changed_samples(first: RecordedRun, second: RecordedRun) -> tuple[str, ...]:
+def _find_changed_samples(first: RecordedRun, second: RecordedRun) -> tuple[str, ...]:
     """Return the samples that both runs have and that differ, in the first run's order."""
     known = dict(second.rows("SELECT sample_id, digest FROM sample_data"))
     rows = first.rows(
@@ -258,16 +260,16 @@ class _Outcomes:
         return ComparedRun(str(run.run_dir), run.model, len(self.passes), unscored, cost_usd, *amounts)
 
 
-def _compared(
+def _compare(
     name: str, first: Mapping[str, list[float]], second: Mapping[str, list[float]]
 ) -> PairedComparison:
     try:
-        return compare_paired(first, second, resamples=resamples_for(len(first)))
+        return compare_paired(first, second, resamples=choose_resamples(len(first)))
     except ValueError as error:
         raise ConfigError(
             f"score {name!r} can't be compared: {error}; the table `samples` holds it"
         ) from error
 
 
-def _mean(values: list[float]) -> float:
+def _compute_mean(values: list[float]) -> float:
     return sum(values) / len(values)

@@ -14,17 +14,17 @@ from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree import ConfigError
 from sessiontree.bench.results.recorded_run import RecordedRun
-from sessiontree.bench.results.report import OVERALL, UNKNOWN, number, percent, span
+from sessiontree.bench.results.report import OVERALL, UNKNOWN, format_percent, format_span, number
 from sessiontree.bench.statistics.intervals import (
     CONFIDENCE,
     Estimate,
-    clustered_error,
-    clustered_mean,
-    resamples_for,
-    wilson_interval,
+    choose_resamples,
+    compute_clustered_error,
+    compute_clustered_mean,
+    compute_wilson_interval,
 )
-from sessiontree.bench.statistics.reducers import Reducer, reducer_of
-from sessiontree.notebook.cell_html import html_table
+from sessiontree.bench.statistics.reducers import Reducer, find_reducer
+from sessiontree.notebook.cell_html import render_html_table
 
 PASS_RATE: Final = "pass rate"  # noqa: S105 - no secret
 """Label of the row that says how many (sample, epoch) pairs passed."""
@@ -60,7 +60,7 @@ class MetricRow:
 
     def cells(self) -> tuple[str, ...]:
         """Return the row as text."""
-        shown = percent if self.is_share else number
+        shown = format_percent if self.is_share else number
         left_out = f" ({self.left_out:,} left out)" if self.left_out else ""
         return (
             self.score,
@@ -69,7 +69,7 @@ class MetricRow:
             f"{self.samples:,}{left_out}",
             shown(self.value.value),
             UNKNOWN if not self.error else f"± {shown(self.error)}",
-            span(self.value, shown),
+            format_span(self.value, shown),
             self.interval,
         )
 
@@ -104,17 +104,17 @@ class RunMetrics:
 
     def _repr_html_(self) -> str:
         """Return the table, for a notebook."""
-        return html_table((), self.table())
+        return render_html_table((), self.table())
 
 
-def metrics_of(
+def compute_metrics(
     run: RecordedRun, reducers: Sequence[str] = ("mean",), by: str = "", cluster: str = ""
 ) -> RunMetrics:
     """Return the metrics of a run as it is now.
 
     Args:
         run: The run.
-        reducers: Names of :func:`sessiontree.bench.statistics.reducers.reducer_of`, such as ``pass_at_5``.
+        reducers: Names of :func:`sessiontree.bench.statistics.reducers.find_reducer`, such as ``pass_at_5``.
         by: A field of the samples' metadata: a group for each of its values, after the group of all samples.
         cluster: A field whose equal values make a cluster, such as the document that questions are about;
             samples of one cluster are not counted as independent.
@@ -123,8 +123,8 @@ def metrics_of(
         ConfigError: the reducer or field is unknown, nothing is scored yet, or a sum of values is not
             finite.
     """
-    chosen = [reducer_of(name) for name in reducers]
-    groups, clusters = _field(run, by), _field(run, cluster)
+    chosen = [find_reducer(name) for name in reducers]
+    groups, clusters = _read_field(run, by), _read_field(run, cluster)
     passes, values = _read(run)
     members: dict[str, set[str]] = {ALL: {sample for each in passes.values() for sample in each}}
     if by:
@@ -138,7 +138,7 @@ def metrics_of(
             outcomes = {sample: each for sample, each in passes[score].items() if sample in inside}
             found = {sample: each for sample, each in values[score].items() if sample in inside}
             try:
-                rows += _rows(score, group, outcomes, found, chosen, clusters)
+                rows += _build_rows(score, group, outcomes, found, chosen, clusters)
             except ValueError as error:
                 raise ConfigError(
                     f"score {score!r} has no metrics: {error}; the table `samples` holds it"
@@ -146,7 +146,7 @@ def metrics_of(
     return RunMetrics(str(run.run_dir), run.suite, by, cluster, tuple(rows))
 
 
-def _rows(
+def _build_rows(
     score: str,
     group: str,
     outcomes: Values,
@@ -158,27 +158,27 @@ def _rows(
     for reducer in reducers:
         is_plain_rate = reducer.name == "mean" and values == outcomes
         if not is_plain_rate:
-            yield _reduced(score, group, outcomes if reducer.of_passes else values, reducer, clusters)
+            yield _reduce(score, group, outcomes if reducer.of_passes else values, reducer, clusters)
 
 
 def _rate(score: str, group: str, outcomes: Values, clusters: Mapping[str, str]) -> MetricRow:
-    grouped = _clustered(outcomes, clusters)
+    grouped = _group_by_cluster(outcomes, clusters)
     scored = sum(map(len, outcomes.values()))
-    estimate = clustered_mean(grouped, resamples=resamples_for(len(grouped)), bounds=(0.0, 1.0))
+    estimate = compute_clustered_mean(grouped, resamples=choose_resamples(len(grouped)), bounds=(0.0, 1.0))
     interval: Interval = "bootstrap"
     if scored == len(outcomes) == len(grouped):
-        estimate = wilson_interval(int(sum(map(sum, outcomes.values()))), scored)
+        estimate = compute_wilson_interval(int(sum(map(sum, outcomes.values()))), scored)
         interval = "wilson"
-    error = clustered_error(grouped)
+    error = compute_clustered_error(grouped)
     return MetricRow(score, group, PASS_RATE, len(outcomes), 0, estimate, error, interval, is_share=True)
 
 
-def _reduced(
+def _reduce(
     score: str, group: str, values: Values, reducer: Reducer, clusters: Mapping[str, str]
 ) -> MetricRow:
     found = {sample: reducer.reduce(each) for sample, each in values.items()}
     reduced = {sample: [value] for sample, value in found.items() if value is not None}
-    grouped = _clustered(reduced, clusters)
+    grouped = _group_by_cluster(reduced, clusters)
     bounds = (0.0, 1.0) if reducer.of_passes else None
     return MetricRow(
         score,
@@ -186,14 +186,14 @@ def _reduced(
         reducer.label,
         len(reduced),
         len(found) - len(reduced),
-        clustered_mean(grouped, resamples=resamples_for(len(grouped)), bounds=bounds),
-        clustered_error(grouped),
+        compute_clustered_mean(grouped, resamples=choose_resamples(len(grouped)), bounds=bounds),
+        compute_clustered_error(grouped),
         "bootstrap",
         is_share=reducer.of_passes,
     )
 
 
-def _clustered(values: Values, clusters: Mapping[str, str]) -> list[list[float]]:
+def _group_by_cluster(values: Values, clusters: Mapping[str, str]) -> list[list[float]]:
     """Return values by cluster; a sample that has none is one by itself."""
     named: dict[tuple[bool, str], list[float]] = defaultdict(list)
     for sample, each in values.items():
@@ -223,7 +223,7 @@ def _read(run: RecordedRun) -> tuple[dict[str, Values], dict[str, Values]]:
     return passes, values
 
 
-def _field(run: RecordedRun, name: str) -> dict[str, str]:
+def _read_field(run: RecordedRun, name: str) -> dict[str, str]:
     """Return a field of the metadata of each sample that has it, as text; dots lead into objects.
 
     Raises:

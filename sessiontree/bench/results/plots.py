@@ -19,8 +19,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from sessiontree import make_visible
-from sessiontree.bench.results.report import RunReport, ScoreSummary, percent, seconds, span
-from sessiontree.bench.statistics.intervals import CONFIDENCE, quantile
+from sessiontree.bench.results.report import (
+    RunReport,
+    ScoreSummary,
+    format_percent,
+    format_seconds,
+    format_span,
+)
+from sessiontree.bench.statistics.intervals import CONFIDENCE, compute_quantile
 
 WIDTH_IN: Final = 7.2
 _DPI: Final = 150
@@ -57,35 +63,37 @@ class Plot:
     png: bytes
 
 
-def plots_of(report: RunReport) -> tuple[Plot, ...]:
+def draw_plots(report: RunReport) -> tuple[Plot, ...]:
     """Return the pictures of a report; those without values are left out."""
     plots = []
     if report.overall.scored:
         plots.append(_pass_rates(report.all_scores))
         plots.append(
-            _distribution("wall_time", "Time per sample", "seconds", report.wall_ms, _wall_text, 1e-3)
+            _plot_distribution(
+                "wall_time", "Time per sample", "seconds", report.wall_ms, _format_wall_time, 1e-3
+            )
         )
     if any(report.costs_usd):
         plots.append(
-            _distribution("cost", "Cost per sample", "US dollars", report.costs_usd, _cost_text, 1.0)
+            _plot_distribution("cost", "Cost per sample", "US dollars", report.costs_usd, _format_cost, 1.0)
         )
     return tuple(plots)
 
 
-def _wall_text(value: float | None) -> str:
-    return seconds(value)
+def _format_wall_time(value: float | None) -> str:
+    return format_seconds(value)
 
 
-def _cost_text(value: float | None) -> str:
+def _format_cost(value: float | None) -> str:
     return "unknown" if value is None else f"${value:.4f}"
 
 
 def _pass_rates(scores: Sequence[ScoreSummary]) -> Plot:
     def draw(axes: Any) -> None:
         for row, score in enumerate(scores):
-            _interval(axes, row - 0.13, score.pass_rate, _FIRST, "o")
-            _interval(axes, row + 0.13, score.clustered_pass_rate, _SECOND, "s")
-        axes.set_yticks(range(len(scores)), [_short(score.name) for score in scores])
+            _draw_interval(axes, row - 0.13, score.pass_rate, _FIRST, "o")
+            _draw_interval(axes, row + 0.13, score.clustered_pass_rate, _SECOND, "s")
+        axes.set_yticks(range(len(scores)), [_shorten(score.name) for score in scores])
         axes.set_ylim(len(scores) - 0.5, -0.5)
         axes.set_xlim(-0.02, 1.02)
         axes.xaxis.set_major_formatter(PercentFormatter(1.0))
@@ -99,21 +107,22 @@ def _pass_rates(scores: Sequence[ScoreSummary]) -> Plot:
 
     title = f"Pass rate with {CONFIDENCE:.0%} intervals"
     said = "; ".join(
-        f"{score.name} {percent(score.pass_rate.value)}, Wilson {span(score.pass_rate, percent)}"
+        f"{score.name} {format_percent(score.pass_rate.value)}, Wilson "
+        f"{format_span(score.pass_rate, format_percent)}"
         for score in scores
     )
     height = 1.5 + _ROW_IN * len(scores)
-    return Plot("pass_rates", title, f"{title}: {said}.", _png(draw, title, height))
+    return Plot("pass_rates", title, f"{title}: {said}.", _draw_png(draw, title, height))
 
 
-def _interval(axes: Any, row: float, estimate: Any, color: str, marker: str) -> None:
+def _draw_interval(axes: Any, row: float, estimate: Any, color: str, marker: str) -> None:
     if estimate.low is not None and estimate.high is not None:
         axes.plot([estimate.low, estimate.high], [row, row], color=color, linewidth=2, solid_capstyle="butt")
     if estimate.value is not None:
         axes.plot([estimate.value], [row], color=color, marker=marker, markersize=6)
 
 
-def _distribution(
+def _plot_distribution(
     name: str,
     title: str,
     unit: str,
@@ -121,7 +130,7 @@ def _distribution(
     shown: Callable[[float | None], str],
     scale: float,
 ) -> Plot:
-    middle, high = quantile(values, 0.5), quantile(values, 0.95)
+    middle, high = compute_quantile(values, 0.5), compute_quantile(values, 0.95)
 
     def draw(axes: Any) -> None:
         bins = min(_MAX_BINS, max(_MIN_BINS, round(2 * len(values) ** 0.5)))
@@ -139,15 +148,15 @@ def _distribution(
         axes.figure.legend(**_BELOW)
 
     said = f"{title}: {len(values):,} values, median {shown(middle)}, 95th percentile {shown(high)}."
-    return Plot(name, title, said, _png(draw, title, 3.4))
+    return Plot(name, title, said, _draw_png(draw, title, 3.4))
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     plain = make_visible(name)
     return plain if len(plain) <= _NAME_CHARS else f"{plain[: _NAME_CHARS - 1]}…"
 
 
-def _png(draw: Callable[[Any], None], title: str, height_in: float) -> bytes:
+def _draw_png(draw: Callable[[Any], None], title: str, height_in: float) -> bytes:
     """Return a picture; a letter that the font lacks is drawn as a box, without a warning."""
     settings: dict[Any, Any] = dict(rcParamsDefault)
     settings.update(_STYLE)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import ConfigError, JournalRecord, Usage
-from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.runtime.paths import make_absolute
 
 LEDGER: Final = "ledger.sqlite"
 STATE: Final = "state"
@@ -152,7 +152,7 @@ class RecordedRun:
     """
 
     def __init__(self, run_dir: str | Path) -> None:
-        self.run_dir = absolute_path(run_dir, "the run's directory")
+        self.run_dir = make_absolute(run_dir, "the run's directory")
         """Absolute path of the run's directory."""
         self._ledger = self.run_dir / LEDGER
         if not self._ledger.is_file():
@@ -186,16 +186,16 @@ class RecordedRun:
         Raises:
             ConfigError: the ledger can't be read, or is not one.
         """
-        with self._connected() as connection:
+        with self._connect() as connection:
             return connection.execute(statement, values).fetchall()
 
-    def named_rows(self, statement: str, *values: object) -> list[dict[str, Any]]:
+    def read_named_rows(self, statement: str, *values: object) -> list[dict[str, Any]]:
         """Return the rows of a statement that reads the ledger, each by the names of its columns.
 
         Raises:
             ConfigError: the ledger can't be read, or is not one.
         """
-        with self._connected() as connection:
+        with self._connect() as connection:
             found = connection.execute(statement, values)
             names = [each[0] for each in found.description]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
@@ -216,7 +216,7 @@ class RecordedRun:
         values = () if sample_id is None else (sample_id,)
         for row in self.read_rows(f"{_SCORED}{chosen} ORDER BY s.position, s.epoch", *values):
             columns = [*row]
-            columns[4:6] = None if row[4] is None else bool(row[4]), recorded_scores(row[5])
+            columns[4:6] = None if row[4] is None else bool(row[4]), parse_scores(row[5])
             yield ScoredSample(*columns)
 
     def attempts(self, sample_id: str) -> list[AttemptRecord]:
@@ -237,7 +237,7 @@ class RecordedRun:
             found[attempt.sample_id, attempt.epoch] = attempt
         return list(found.values())
 
-    def unscored_attempts(self, first: int, last: int) -> list[AttemptRecord]:
+    def list_unscored_attempts(self, first: int, last: int) -> list[AttemptRecord]:
         """Return the attempts whose tree gave no score, of a range of samples' positions."""
         return [
             AttemptRecord(*row)
@@ -251,7 +251,7 @@ class RecordedRun:
             )
         ]
 
-    def last_position(self) -> int:
+    def find_last_position(self) -> int:
         """Return the position of the last sample in the suite, from 0; -1 = the run has no samples."""
         return int(self.rows("SELECT coalesce(max(position), -1) FROM samples")[0][0])
 
@@ -266,7 +266,7 @@ class RecordedRun:
         known = [str(row[0]) for row in self.rows("SELECT DISTINCT sample_id FROM samples")]
         raise ConfigError(
             f"run {str(self.run_dir)!r} of suite {self.suite!r} has no sample {sample_id!r}"
-            f"{similar(sample_id, known)}"
+            f"{suggest_similar(sample_id, known)}"
         )
 
     def read_rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
@@ -275,11 +275,11 @@ class RecordedRun:
         Raises:
             ConfigError: the ledger can't be read, or is not one.
         """
-        with self._connected() as connection:
+        with self._connect() as connection:
             yield from connection.execute(statement, values)
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def _connect(self) -> Iterator[sqlite3.Connection]:
         try:
             with closing(_open(self._ledger)) as connection:
                 yield connection
@@ -305,7 +305,7 @@ def _open(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def similar(wanted: str, known: Iterable[str]) -> str:
+def suggest_similar(wanted: str, known: Iterable[str]) -> str:
     """Return the end of an error about an unknown name: names like it, or where to find them."""
     names = sorted(known)
     near = [name for name in names if wanted and name.startswith(wanted)][:_NEAR]
@@ -315,14 +315,14 @@ def similar(wanted: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(repr(each) for each in near)}?"
 
 
-def recorded_scores(text: str | None) -> dict[str, dict[str, Any]]:
+def parse_scores(text: str | None) -> dict[str, dict[str, Any]]:
     """Return the scores of a ledger's row by name, in their order, each with all its members.
 
     Raises:
         ConfigError: it is not an object of scores.
     """
     try:
-        found = {str(name): _checked(score) for name, score in json.loads(text or "{}").items()}
+        found = {str(name): _check_score(score) for name, score in json.loads(text or "{}").items()}
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(
             f"the ledger holds scores that can't be read: {str(text)[:_SHOWN]!r}: {error}; restore it from a "
@@ -341,7 +341,7 @@ _MEMBERS: Final[Mapping[str, type]] = {
 """The members of a score in a ledger, each with its type."""
 
 
-def _checked(score: Mapping[str, Any]) -> dict[str, Any]:
+def _check_score(score: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: score[name] for name in _MEMBERS}
     for name, kind in _MEMBERS.items():
         if not isinstance(found[name], kind):
@@ -349,14 +349,14 @@ def _checked(score: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def fact_kind(text: str) -> str:
+def parse_fact_kind(text: str) -> str:
     """Return the kind of a journaled fact from its text; empty if the text does not begin as a fact."""
     if not text.startswith(_KIND):
         return ""
     return text[len(_KIND) : text.find('"', len(_KIND))]
 
 
-def usage_by_model(records: Iterable[JournalRecord]) -> dict[str, tuple[Usage, int]]:
+def sum_usage_by_model(records: Iterable[JournalRecord]) -> dict[str, tuple[Usage, int]]:
     """Return what a tree's sessions used according to its facts, and how many sessions, by model.
 
     A session's usage counts for the model that it had when the usage was charged.
@@ -365,7 +365,7 @@ def usage_by_model(records: Iterable[JournalRecord]) -> dict[str, tuple[Usage, i
     used: dict[str, Usage] = defaultdict(Usage)
     sessions: dict[str, set[str]] = defaultdict(set)
     for record in records:
-        if fact_kind(record.text) not in _OF_MODELS:
+        if parse_fact_kind(record.text) not in _OF_MODELS:
             continue
         for fact in record.to_json_parts():
             if fact["kind"] in {"opened", "model_changed"}:

@@ -14,21 +14,21 @@ from sessiontree.bench.results.recorded_run import (
     RecordedRun,
     RunCounts,
     ScoredSample,
-    usage_by_model,
+    sum_usage_by_model,
 )
 from sessiontree.bench.results.run_facts import RunFacts
-from sessiontree.bench.results.run_history import RunOrigin, origin_of, worked_ms
+from sessiontree.bench.results.run_history import RunOrigin, find_origin, sum_worked_ms
 from sessiontree.bench.statistics.intervals import (
     CONFIDENCE,
     Estimate,
-    clustered_error,
-    clustered_mean,
-    quantile,
-    resamples_for,
-    wilson_interval,
+    choose_resamples,
+    compute_clustered_error,
+    compute_clustered_mean,
+    compute_quantile,
+    compute_wilson_interval,
 )
 from sessiontree.bench.suite.judge_use import JudgeUse, judge_use
-from sessiontree.notebook.cell_html import html_table
+from sessiontree.notebook.cell_html import render_html_table
 
 OVERALL: Final = "all scores"
 """Name of the row that counts a sample as passed if all its scores passed."""
@@ -169,12 +169,12 @@ class RunReport:
             "sample_cost_usd": _spread(costs),
         }
 
-    def summary_lines(self) -> list[str]:
+    def render_summary(self) -> list[str]:
         """Return what is said of the whole run, one line each."""
         counts, totals = self.counts, self.totals
         model = f", model {self.model}" if self.model else ""
         head = f"suite {self.suite}{model}: {counts.scored:,} of {counts.total:,} scored"
-        head += f" (coverage {percent(counts.coverage)})"
+        head += f" (coverage {format_percent(counts.coverage)})"
         head += f", {counts.undecided:,} undecided" if counts.undecided else ""
         head += f", {counts.failed:,} given up" if counts.failed else ""
         head += f", {counts.unfinished:,} unfinished" if counts.unfinished else ""
@@ -183,8 +183,9 @@ class RunReport:
         lines = [head, f"{cost}{totals.turns:,} turns, {totals.tool_calls:,} tool calls"]
         wall = _spread(self.wall_ms)
         lines.append(
-            f"time per sample: median {seconds(wall['p50'])}, 95th percentile {seconds(wall['p95'])}, "
-            f"longest {seconds(wall['max'])}; {seconds(self.elapsed_ms)} in all"
+            f"time per sample: median {format_seconds(wall['p50'])}, 95th percentile "
+            f"{format_seconds(wall['p95'])}, "
+            f"longest {format_seconds(wall['max'])}; {format_seconds(self.elapsed_ms)} in all"
         )
         judges = self.judging
         if judges.asked:
@@ -212,7 +213,7 @@ class RunReport:
 
     def __repr__(self) -> str:
         """Return how far the run is and its pass rate; the members hold much more."""
-        rate, coverage = percent(self.overall.pass_rate.value), percent(self.counts.coverage)
+        rate, coverage = format_percent(self.overall.pass_rate.value), format_percent(self.counts.coverage)
         return (
             f"RunReport(suite={self.suite!r}, scored={self.counts.scored}, coverage={coverage!r}, "
             f"pass_rate={rate!r})"
@@ -220,12 +221,12 @@ class RunReport:
 
     def _repr_html_(self) -> str:
         """Return the table of scores, for a notebook."""
-        return html_table(self.summary_lines(), self.score_table())
+        return render_html_table(self.render_summary(), self.score_table())
 
     def score_table(self) -> Iterator[tuple[str, ...]]:
         """Yield the header and one row for each score, as text."""
         level = f"{CONFIDENCE:.0%}"
-        coverage = percent(self.counts.coverage)
+        coverage = format_percent(self.counts.coverage)
         yield (
             "score",
             "samples",
@@ -245,17 +246,17 @@ class RunReport:
                 f"{each.samples:,}",
                 f"{each.scored:,}",
                 f"{each.passed:,}",
-                percent(each.pass_rate.value),
+                format_percent(each.pass_rate.value),
                 coverage,
-                percent(each.error or None),  # values without variance are no certainty
-                span(each.pass_rate, percent),
-                span(each.clustered_pass_rate, percent),
+                format_percent(each.error or None),  # values without variance are no certainty
+                format_span(each.pass_rate, format_percent),
+                format_span(each.clustered_pass_rate, format_percent),
                 number(each.mean.value),
-                span(each.mean, number),
+                format_span(each.mean, number),
             )
 
 
-def percent(value: float | None) -> str:
+def format_percent(value: float | None) -> str:
     """Return a share as text; a dash where it is unknown."""
     return UNKNOWN if value is None else f"{100 * value:.1f}%"
 
@@ -265,7 +266,7 @@ def number(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:#.4g}"
 
 
-def seconds(value_ms: float | None) -> str:
+def format_seconds(value_ms: float | None) -> str:
     """Return a time as text in the unit that suits it."""
     if value_ms is None:
         return UNKNOWN
@@ -276,7 +277,7 @@ def seconds(value_ms: float | None) -> str:
     return f"{value_ms / 60_000:,.1f} min"
 
 
-def span(estimate: Estimate, shown: Any) -> str:
+def format_span(estimate: Estimate, shown: Any) -> str:
     """Return an interval as text; a dash where it is unknown."""
     if estimate.low is None or estimate.high is None:
         return UNKNOWN
@@ -286,9 +287,9 @@ def span(estimate: Estimate, shown: Any) -> str:
 def _spread(values: Iterable[float]) -> dict[str, float | None]:
     found = tuple(values)
     return {
-        "p50": quantile(found, 0.5),
-        "p95": quantile(found, 0.95),
-        "max": quantile(found, 1.0),
+        "p50": compute_quantile(found, 0.5),
+        "p95": compute_quantile(found, 0.95),
+        "max": compute_quantile(found, 1.0),
         "sum": float(sum(found)),
     }
 
@@ -310,7 +311,7 @@ def report_of(run: RecordedRun) -> RunReport:
         gathered.take(scored)
     for attempt in run.failed():
         gathered.fail(attempt)
-    unscored, unreadable = _unscored(run)
+    unscored, unreadable = _sum_unscored(run)
     return RunReport(
         str(run.run_dir),
         run.suite,
@@ -318,16 +319,16 @@ def report_of(run: RecordedRun) -> RunReport:
         counts,
         gathered.overall(),
         gathered.summaries(),
-        _totals(run),
+        _sum_totals(run),
         unscored,
         gathered.judging,
-        _models(run),
+        _list_models(run),
         tuple(gathered.wall_ms),
         tuple(gathered.costs_usd),
-        worked_ms(run),
-        _attempts(run, unreadable),
+        sum_worked_ms(run),
+        _count_attempts(run, unreadable),
         gathered.groups(),
-        origin_of(run),
+        find_origin(run),
     )
 
 
@@ -372,7 +373,8 @@ class _Gathered:
             self._fail(f"{scored.status}{named}", scored, scored.error)
         else:
             said = (
-                f"{name}: {score.get('explanation') or score['value']}" for name, score in _not_passed(scored)
+                f"{name}: {score.get('explanation') or score['value']}"
+                for name, score in _select_not_passed(scored)
             )
             kind = "empty reply" if scored.status == "empty" else "not passed"
             self._fail(kind, scored, "; ".join(said))
@@ -389,11 +391,11 @@ class _Gathered:
 
     def overall(self) -> ScoreSummary:
         """Return the summary of passing all scores."""
-        return _summary(OVERALL, self._passes, self._passes)
+        return _summarize(OVERALL, self._passes, self._passes)
 
     def summaries(self) -> tuple[ScoreSummary, ...]:
         """Return the summary of each score, in the scorers' order."""
-        return tuple(_summary(name, self._values[name], self._outcomes[name]) for name in self._values)
+        return tuple(_summarize(name, self._values[name], self._outcomes[name]) for name in self._values)
 
     def groups(self) -> tuple[FailureGroup, ...]:
         """Return the failures by kind, most frequent first."""
@@ -401,28 +403,28 @@ class _Gathered:
         return tuple(FailureGroup(kind, self._counts[kind], tuple(self._failures[kind])) for kind in kinds)
 
 
-def _not_passed(scored: ScoredSample) -> Iterator[tuple[str, Any]]:
+def _select_not_passed(scored: ScoredSample) -> Iterator[tuple[str, Any]]:
     return ((name, score) for name, score in scored.scores.items() if not score["passed"])
 
 
-def _summary(name: str, values: list[list[float]], outcomes: list[list[float]]) -> ScoreSummary:
+def _summarize(name: str, values: list[list[float]], outcomes: list[list[float]]) -> ScoreSummary:
     scored = sum(map(len, outcomes))
     passed = int(sum(map(sum, outcomes)))
-    resamples = resamples_for(len(outcomes))
-    rate = clustered_mean(outcomes, resamples=resamples, bounds=(0.0, 1.0))
-    wilson = wilson_interval(passed, scored)
+    resamples = choose_resamples(len(outcomes))
+    rate = compute_clustered_mean(outcomes, resamples=resamples, bounds=(0.0, 1.0))
+    wilson = compute_wilson_interval(passed, scored)
     if scored != rate.n:
         wilson = replace(wilson, low=None, high=None)
     try:
-        mean = rate if values == outcomes else clustered_mean(values, resamples=resamples)
+        mean = rate if values == outcomes else compute_clustered_mean(values, resamples=resamples)
     except ValueError as error:
         raise ConfigError(
             f"score {name!r} can't be reported: {error}; the table `samples` holds it"
         ) from error
-    return ScoreSummary(name, rate.n, scored, passed, wilson, rate, clustered_error(outcomes), mean)
+    return ScoreSummary(name, rate.n, scored, passed, wilson, rate, compute_clustered_error(outcomes), mean)
 
 
-def _totals(run: RecordedRun) -> RunTotals:
+def _sum_totals(run: RecordedRun) -> RunTotals:
     (row,) = run.rows(
         "SELECT count(tree_id), sum(sessions), sum(turns), sum(tool_calls), sum(input_tokens), "
         "sum(output_tokens), sum(cost_usd) FROM scores"
@@ -430,7 +432,7 @@ def _totals(run: RecordedRun) -> RunTotals:
     return RunTotals(*(each or 0 for each in row))
 
 
-def _models(run: RecordedRun) -> tuple[ModelTotals, ...]:
+def _list_models(run: RecordedRun) -> tuple[ModelTotals, ...]:
     rows = run.rows(
         "SELECT coalesce(t.model, ''), count(*), sum(t.turns), sum(t.tool_calls), sum(t.input_tokens), "
         "sum(t.output_tokens), sum(t.cost_usd) FROM scores x JOIN sessions t ON t.tree_id = x.tree_id "
@@ -439,13 +441,13 @@ def _models(run: RecordedRun) -> tuple[ModelTotals, ...]:
     return tuple(ModelTotals(*row) for row in rows)
 
 
-def _unscored(run: RecordedRun) -> tuple[RunTotals, int]:
+def _sum_unscored(run: RecordedRun) -> tuple[RunTotals, int]:
     """Return what trees of unscored attempts used, and how many can't be read."""
     total, trees, sessions, unreadable = Usage(), 0, 0, 0
     with RunFacts(run.run_dir) as facts:
-        for attempt in run.unscored_attempts(0, _ALL):
+        for attempt in run.list_unscored_attempts(0, _ALL):
             try:
-                used = usage_by_model(facts.read(attempt.tree_id))
+                used = sum_usage_by_model(facts.read(attempt.tree_id))
             except JournalError:
                 unreadable += 1
                 continue
@@ -457,7 +459,7 @@ def _unscored(run: RecordedRun) -> tuple[RunTotals, int]:
     return RunTotals(trees, sessions, *amounts), unreadable
 
 
-def _attempts(run: RecordedRun, unreadable: int) -> AttemptTotals:
+def _count_attempts(run: RecordedRun, unreadable: int) -> AttemptTotals:
     ((attempts, pairs),) = run.rows(
         "SELECT (SELECT count(*) FROM attempts), (SELECT count(*) FROM samples WHERE attempts > 0)"
     )

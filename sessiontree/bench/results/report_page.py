@@ -58,14 +58,14 @@ def page_of(
         place_of: Returns the address of a sample's page by its id and epoch; None = samples have none.
     """
     parts = [
-        "".join(f"<p>{visible_html(line)}</p>" for line in report.summary_lines()),
-        f"<p>Run: <code>{visible_html(report.run_dir)}</code></p>",
+        "".join(f"<p>{escape_visible(line)}</p>" for line in report.render_summary()),
+        f"<p>Run: <code>{escape_visible(report.run_dir)}</code></p>",
         "<h2>Scores</h2>",
-        _scores(report),
-        *(_figure(plot) for plot in plots),
+        _render_scores(report),
+        *(_render_figure(plot) for plot in plots),
         "<h2>Models</h2>",
-        _models(report),
-        *_origin(report.origin),
+        _render_models(report),
+        *_render_origin(report.origin),
         "<h2>Samples that did not pass</h2>",
         *(_group(group, place_of) for group in report.failures),
     ]
@@ -76,7 +76,7 @@ def page_of(
 
 def page_around(title: str, parts: Iterable[str]) -> str:
     """Return a page with a heading and these parts of HTML."""
-    shown = visible_html(title)
+    shown = escape_visible(title)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -99,27 +99,27 @@ class Linked:
 
     def html(self) -> str:
         """Return it as HTML."""
-        return f'<a href="{escape(self.address)}">{visible_html(self.text)}</a>{visible_html(self.more)}'
+        return f'<a href="{escape(self.address)}">{escape_visible(self.text)}</a>{escape_visible(self.more)}'
 
 
-def _cell(cell: Linked | str) -> str:
-    return cell.html() if isinstance(cell, Linked) else visible_html(cell)
+def _render_cell(cell: Linked | str) -> str:
+    return cell.html() if isinstance(cell, Linked) else escape_visible(cell)
 
 
-def visible_html(text: str) -> str:
+def escape_visible(text: str) -> str:
     """Return text as HTML that shows all its characters."""
     return escape(make_visible(text))
 
 
-def _scores(report: RunReport) -> str:
+def _render_scores(report: RunReport) -> str:
     head, *rows = report.score_table()
     caption = (
         "Wilson's interval takes epochs as independent; the bootstrap draws samples with all their epochs."
     )
-    return table_of(caption, head, rows, numbers=range(1, len(head)))
+    return render_table(caption, head, rows, numbers=range(1, len(head)))
 
 
-def _models(report: RunReport) -> str:
+def _render_models(report: RunReport) -> str:
     head = ("model", "sessions", "turns", "tool calls", "input tokens", "output tokens", "cost in USD")
     rows = [
         (
@@ -133,10 +133,12 @@ def _models(report: RunReport) -> str:
         )
         for each in report.models
     ]
-    return table_of("All sessions of the trees that were scored.", head, rows, numbers=range(1, len(head)))
+    return render_table(
+        "All sessions of the trees that were scored.", head, rows, numbers=range(1, len(head))
+    )
 
 
-def _origin(origin: RunOrigin) -> Iterator[str]:
+def _render_origin(origin: RunOrigin) -> Iterator[str]:
     """Yield the commands of a run, and the code and settings of its rows."""
     if not origin.commands:
         return
@@ -155,18 +157,18 @@ def _origin(origin: RunOrigin) -> Iterator[str]:
         )
         for each in origin.commands
     ]
-    yield table_of("Commands that worked on the run.", head, rows, numbers=(2, 3))
+    yield render_table("Commands that worked on the run.", head, rows, numbers=(2, 3))
     names = sorted({name for each in origin.provenances for name in each.facts})
     codes = [f"code {each.number}: {each.scores:,} scores" for each in origin.provenances]
     facts = [(name, *(each.facts.get(name, "-") for each in origin.provenances)) for name in names]
     caption = "Releases, digests of code, and settings that made the rows."
-    table = table_of(caption, ("what", *codes), facts, numbers=())
+    table = render_table(caption, ("what", *codes), facts, numbers=())
     yield f"<details><summary>Code and settings</summary>{table}</details>"
 
 
-def _figure(plot: Plot) -> str:
+def _render_figure(plot: Plot) -> str:
     data = base64.b64encode(plot.png).decode("ascii")
-    said = visible_html(plot.description)
+    said = escape_visible(plot.description)
     return (
         f'<figure><img alt="{said}" src="data:image/png;base64,{data}">'
         f"<figcaption>{said}</figcaption></figure>"
@@ -186,14 +188,16 @@ def _group(group: FailureGroup, place_of: Callable[[str, int], str] | None) -> s
         )
         for each in shown
     ]
-    table = table_of(
+    table = render_table(
         f"Samples and the trees to look at.{more}", ("sample", "epoch", "tree", "reason"), rows, numbers=(1,)
     )
     opened = " open" if group.count <= MAX_SHOWN // 4 else ""
-    return f"<details{opened}><summary>{visible_html(group.kind)}: {group.count:,}</summary>{table}</details>"
+    return (
+        f"<details{opened}><summary>{escape_visible(group.kind)}: {group.count:,}</summary>{table}</details>"
+    )
 
 
-def table_of(
+def render_table(
     caption: str,
     head: Sequence[str],
     rows: Sequence[Sequence[Linked | str]],
@@ -212,23 +216,24 @@ def table_of(
     """
     right, narrow = frozenset(numbers), frozenset(words)
     names = "".join(
-        f'<th scope="col"{_number_class(index, right)}>{visible_html(name)}</th>'
+        f'<th scope="col"{_number_class(index, right)}>{escape_visible(name)}</th>'
         for index, name in enumerate(head)
     )
     body = "".join(
         "<tr>"
         + "".join(
-            f'<th scope="row">{_cell(cell)}</th>'
+            f'<th scope="row">{_render_cell(cell)}</th>'
             if index == 0
-            else f"<td{_number_class(index, right) or ('' if index in narrow else _TEXT)}>{_cell(cell)}</td>"
+            else f"<td{_number_class(index, right) or ('' if index in narrow else _TEXT)}>"
+            f"{_render_cell(cell)}</td>"
             for index, cell in enumerate(row)
         )
         + "</tr>"
         for row in rows
     )
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{visible_html(caption)}">'
-        f"<table><caption>{visible_html(caption)}</caption>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape_visible(caption)}">'
+        f"<table><caption>{escape_visible(caption)}</caption>"
         f"<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

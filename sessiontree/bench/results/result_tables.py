@@ -25,9 +25,9 @@ from sessiontree import JournalError
 from sessiontree.bench.results.recorded_run import (
     AttemptRecord,
     RecordedRun,
-    fact_kind,
-    recorded_scores,
-    usage_by_model,
+    parse_fact_kind,
+    parse_scores,
+    sum_usage_by_model,
 )
 from sessiontree.bench.results.run_facts import RunFacts
 from sessiontree.bench.results.written_events import WrittenEvents
@@ -54,14 +54,14 @@ SCORE = pa.struct(
 )
 
 
-def _schema(*columns: tuple[str, Any]) -> Any:
+def _build_schema(*columns: tuple[str, Any]) -> Any:
     return pa.schema(
         [pa.field(name.rstrip("!"), kind, nullable=not name.endswith("!")) for name, kind in columns]
     )
 
 
 SCHEMAS: Final[dict[str, Any]] = {
-    "samples": _schema(
+    "samples": _build_schema(
         ("sample_id!", pa.string()),
         ("epoch!", pa.int32()),
         ("input", pa.string()),
@@ -92,7 +92,7 @@ SCHEMAS: Final[dict[str, Any]] = {
         ("provenance", pa.int32()),
         ("solver_provenance", pa.int32()),
     ),
-    "history": _schema(
+    "history": _build_schema(
         ("sample_id!", pa.string()),
         ("epoch!", pa.int32()),
         ("revision!", pa.int32()),
@@ -107,7 +107,7 @@ SCHEMAS: Final[dict[str, Any]] = {
         ("superseded_at_ms!", pa.int64()),
         ("reason!", pa.string()),
     ),
-    "commands": _schema(
+    "commands": _build_schema(
         ("number!", pa.int32()),
         ("kind!", _TEXT),
         ("started_at_ms!", pa.int64()),
@@ -118,7 +118,7 @@ SCHEMAS: Final[dict[str, Any]] = {
         ("circumstances!", pa.string()),
         ("accepted!", pa.string()),
     ),
-    "sessions": _schema(
+    "sessions": _build_schema(
         ("sample_id!", pa.string()),
         ("epoch!", pa.int32()),
         ("tree_id!", pa.string()),
@@ -134,7 +134,7 @@ SCHEMAS: Final[dict[str, Any]] = {
         ("turns", pa.int64()),
         ("tool_calls", pa.int64()),
     ),
-    "events": _schema(
+    "events": _build_schema(
         ("sample_id!", pa.string()),
         ("epoch!", pa.int32()),
         ("attempt!", pa.int32()),
@@ -146,7 +146,7 @@ SCHEMAS: Final[dict[str, Any]] = {
         ("cause!", pa.string()),
         ("text!", pa.string()),
     ),
-    "usage": _schema(
+    "usage": _build_schema(
         ("sample_id!", pa.string()),
         ("epoch!", pa.int32()),
         ("model!", _TEXT),
@@ -224,24 +224,24 @@ class ResultRows:
         self.unreadable: dict[str, str] = {}
         """Trees that could not be read so far, with the reason."""
 
-    def ranges(self, size: int = SAMPLES_PER_PART) -> Iterator[tuple[int, int]]:
+    def yield_ranges(self, size: int = SAMPLES_PER_PART) -> Iterator[tuple[int, int]]:
         """Yield ranges of samples' positions, both ends included; at least one, even without samples."""
-        for first in range(0, max(self._run.last_position(), 0) + 1, size):
+        for first in range(0, max(self._run.find_last_position(), 0) + 1, size):
             yield first, first + size - 1
 
     def of(self, table: str, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a table for a range of positions, in the suite's order."""
         makers: dict[str, Callable[[int, int], Iterator[tuple[Any, ...]]]] = {
-            "samples": self._samples,
-            "history": self._history,
-            "commands": self._commands,
-            "sessions": self._sessions,
-            "events": self._events,
-            "usage": self._usage,
+            "samples": self._yield_samples,
+            "history": self._yield_history,
+            "commands": self._yield_commands,
+            "sessions": self._yield_sessions,
+            "events": self._yield_events,
+            "usage": self._yield_usage,
         }
         return makers[table](first, last)
 
-    def _samples(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+    def _yield_samples(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         failed = {(each.sample_id, each.epoch): each for each in self._run.failed(first, last)}
         for row in self._run.rows(_SAMPLES, first, last):
             *head, input_, target, metadata = row
@@ -249,7 +249,7 @@ class ResultRows:
             is_mended = state == "scored" and "rescore" in rest
             if is_mended:  # the attempt's error was its scorer's
                 error_kind = error = None
-            named = scores_of(scores)
+            named = list_scores(scores)
             given_up = failed.get((sample_id, epoch))
             if given_up is not None:
                 error_kind, error = given_up.error_kind, given_up.error
@@ -272,33 +272,33 @@ class ResultRows:
                 *rest,
             )
 
-    def _history(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+    def _yield_history(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         rows = self._run.rows(_HISTORY, first, last)
         for sample_id, epoch, revision, status, passed, scores, *rest in rows:
-            named = scores_of(scores)
+            named = list_scores(scores)
             value = named[0]["value"] if named else None
             decided = None if passed is None else bool(passed)
             yield (sample_id, epoch, revision, status, decided, value, named, *rest)
 
-    def _commands(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+    def _yield_commands(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         if first:  # they are of the whole run: the first part holds them
             return
         for row in self._run.rows(_COMMANDS):
             yield (*row[:4], bool(row[4]), *row[5:])
 
-    def _sessions(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+    def _yield_sessions(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         yield from self._run.rows(_SESSIONS, first, last)
 
-    def _usage(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+    def _yield_usage(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         for sample_id, epoch, model, *amounts in self._run.rows(_USAGE, first, last):
             yield (sample_id, epoch, model, True, *amounts)
         with RunFacts(self._run.run_dir) as facts:
-            for attempt in self._run.unscored_attempts(first, last):
-                yield from self._unscored(facts, attempt)
+            for attempt in self._run.list_unscored_attempts(first, last):
+                yield from self._yield_unscored(facts, attempt)
 
-    def _unscored(self, facts: RunFacts, attempt: AttemptRecord) -> Iterator[tuple[Any, ...]]:
+    def _yield_unscored(self, facts: RunFacts, attempt: AttemptRecord) -> Iterator[tuple[Any, ...]]:
         try:
-            used = usage_by_model(facts.read(attempt.tree_id))
+            used = sum_usage_by_model(facts.read(attempt.tree_id))
         except JournalError as error:
             self.unreadable[attempt.tree_id] = str(error)
             return
@@ -306,7 +306,7 @@ class ResultRows:
             tokens = (usage.input_tokens, usage.output_tokens, usage.cost_usd, usage.turns, usage.tool_calls)
             yield (attempt.sample_id, attempt.epoch, model, False, 1, sessions, *tokens)
 
-    def _events(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+    def _yield_events(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         with RunFacts(self._run.run_dir) as facts:
             for sample_id, epoch, number, tree_id in self._run.rows(_TREES, first, last):
                 if tree_id in self._written:
@@ -314,13 +314,13 @@ class ResultRows:
                 head = (sample_id, epoch, number, tree_id)
                 try:
                     for each in facts.read(tree_id):
-                        kind = fact_kind(each.text)
+                        kind = parse_fact_kind(each.text)
                         yield (*head, each.seq, each.session, kind, each.at_ms, each.cause, each.text)
                 except JournalError as error:
                     self.unreadable[tree_id] = str(error)
 
 
-def scores_of(text: str | None) -> list[dict[str, Any]]:
+def list_scores(text: str | None) -> list[dict[str, Any]]:
     """Return the scores of a ledger's row in their order, each with the members of :data:`SCORE`.
 
     Raises:
@@ -328,7 +328,7 @@ def scores_of(text: str | None) -> list[dict[str, Any]]:
     """
     return [
         {"name": name, **score, "metadata": json.dumps(score["metadata"])}
-        for name, score in recorded_scores(text).items()
+        for name, score in parse_scores(text).items()
     ]
 
 
@@ -347,7 +347,9 @@ def read_table(run: RecordedRun, table: str) -> Any:
     """Return a table of a run as it is now, whole and in memory."""
     rows = ResultRows(run)
     batches = [
-        batch for first, last in rows.ranges() for batch in record_batches(table, rows.of(table, first, last))
+        batch
+        for first, last in rows.yield_ranges()
+        for batch in record_batches(table, rows.of(table, first, last))
     ]
     return pa.Table.from_batches(batches, SCHEMAS[table]).unify_dictionaries()
 
@@ -369,7 +371,7 @@ def write_tables(
         OSError: the directory can't be written; parts that were renamed before stay.
     """
     rows, written = ResultRows(run, WrittenEvents(run.run_dir)), WrittenResults()
-    with _one_writer(results):
+    with _lock_writer(results):
         for table in tables:
             folder = results / table
             folder.mkdir(exist_ok=True)
@@ -377,7 +379,7 @@ def write_tables(
                 left.unlink()
             names = set()
             written.rows[table] = 0
-            for number, (first, last) in enumerate(rows.ranges(size)):
+            for number, (first, last) in enumerate(rows.yield_ranges(size)):
                 names.add(_NAME.format(number))
                 batches = record_batches(table, rows.of(table, first, last))
                 written.rows[table] += _write_part(folder / _NAME.format(number), SCHEMAS[table], batches)
@@ -408,7 +410,7 @@ def _write_part(path: Path, schema: Any, batches: Iterable[Any]) -> int:
 
 
 @contextmanager
-def _one_writer(results: Path) -> Iterator[None]:
+def _lock_writer(results: Path) -> Iterator[None]:
     results.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(results, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

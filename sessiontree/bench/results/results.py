@@ -26,11 +26,11 @@ _HEAVY: Final = {
     "read_table": "sessiontree.bench.results.result_tables:read_table",
     "write_tables": "sessiontree.bench.results.result_tables:write_tables",
     "write_events": "sessiontree.bench.results.shard_events:write_events",
-    "cell_text": "sessiontree.notebook.cell_html:cell_text",
+    "cell_text": "sessiontree.notebook.cell_html:escape_cell_text",
     "open_page": "sessiontree.bench.view.notebook_links:open_page",
     "sample_links": "sessiontree.bench.view.notebook_links:sample_links",
     "report_of": "sessiontree.bench.results.report:report_of",
-    "metrics_of": "sessiontree.bench.results.metrics:metrics_of",
+    "metrics_of": "sessiontree.bench.results.metrics:compute_metrics",
     "compare_several": "sessiontree.bench.results.several_runs:compare_several",
     "compare_runs": "sessiontree.bench.results.comparison:compare_runs",
 }
@@ -85,7 +85,7 @@ class RunResults:
         Raises:
             ConfigError: another table is named, or the ledger can't be read.
         """
-        return _heavy("read_table")(self._run, _known(table))
+        return _load_heavy("read_table")(self._run, _check_table(table))
 
     def to_pandas(self, table: str = "samples") -> Any:
         """Return a table as a ``pandas.DataFrame``; otherwise as :meth:`to_arrow`.
@@ -115,8 +115,8 @@ class RunResults:
             ConfigError: another table is named, or the ledger can't be read.
             OSError: the directory can't be written.
         """
-        chosen = [_known(table) for table in tables]
-        written: WrittenResults = _heavy("write_tables")(self._run, self.run_dir / RESULTS, chosen)
+        chosen = [_check_table(table) for table in tables]
+        written: WrittenResults = _load_heavy("write_tables")(self._run, self.run_dir / RESULTS, chosen)
         return written
 
     def write_events(self, owner: str) -> int:
@@ -128,12 +128,12 @@ class RunResults:
         Raises:
             OSError: the run's directory can't be written.
         """
-        count: int = _heavy("write_events")(self.run_dir, owner)
+        count: int = _load_heavy("write_events")(self.run_dir, owner)
         return count
 
     def report(self) -> RunReport:
         """Return pass rates with intervals, cost, time, tokens and failures."""
-        report: RunReport = _heavy("report_of")(self._run)
+        report: RunReport = _load_heavy("report_of")(self._run)
         return report
 
     def metrics(self, reducers: Sequence[str] = ("mean",), *, by: str = "", cluster: str = "") -> RunMetrics:
@@ -147,7 +147,7 @@ class RunResults:
         Raises:
             ConfigError: the reducer or field is unknown, or nothing is scored yet.
         """
-        metrics: RunMetrics = _heavy("metrics_of")(self._run, reducers, by, cluster)
+        metrics: RunMetrics = _load_heavy("metrics_of")(self._run, reducers, by, cluster)
         return metrics
 
     def compare_all(self, *others: RunResults) -> SeveralRuns:
@@ -160,7 +160,7 @@ class RunResults:
             ConfigError: as for :meth:`compare`, or none is given.
         """
         runs = [each._run for each in (self, *others)]  # noqa: SLF001 - of this class
-        several: SeveralRuns = _heavy("compare_several")(runs)
+        several: SeveralRuns = _load_heavy("compare_several")(runs)
         return several
 
     def compare(self, other: RunResults) -> RunComparison:
@@ -169,7 +169,7 @@ class RunResults:
         Raises:
             ConfigError: it is of another suite, or shares no scored sample with this one.
         """
-        comparison: RunComparison = _heavy("compare_runs")(self._run, other._run)
+        comparison: RunComparison = _load_heavy("compare_runs")(self._run, other._run)
         return comparison
 
     def open_page(self) -> None:
@@ -180,7 +180,7 @@ class RunResults:
         Raises:
             ConfigError: the extra ``serve`` is not installed, or the run can't be read.
         """
-        _heavy("open_page")(self.run_dir)
+        _load_heavy("open_page")(self.run_dir)
 
     def __repr__(self) -> str:
         """Return the suite, and how far the run is."""
@@ -194,17 +194,17 @@ class RunResults:
         """Return a table of the scores and links to samples, for a notebook."""
         counts = self.counts
         if counts.scored + counts.failed == 0:
-            return f"<p>{_heavy('cell_text')(repr(self))}</p>"
-        links: str = _heavy("sample_links")(self._run)
+            return f"<p>{_load_heavy('cell_text')(repr(self))}</p>"
+        links: str = _load_heavy("sample_links")(self._run)
         return self.report()._repr_html_() + links
 
 
-def _known(table: str) -> str:
+def _check_table(table: str) -> str:
     if table not in TABLES:
         raise ConfigError(f"results have no table {table!r}; there are {', '.join(TABLES)}")
     return table
 
 
-def _heavy(name: str) -> Any:
+def _load_heavy(name: str) -> Any:
     module, _, wanted = _HEAVY[name].partition(":")
     return getattr(importlib.import_module(module), wanted)

@@ -62,9 +62,9 @@ class RunFacts:
         try:
             first = next(stored, None)
         except TreeNotFound:
-            file = _file_of(self._run_dir, tree_id)
+            file = _build_path(self._run_dir, tree_id)
             if file.is_file():
-                yield from _fetched(file)
+                yield from _read_fetched(file)
                 return
             if self._written is None:
                 self._written = importlib.import_module(_WRITTEN).WrittenEvents(self._run_dir)
@@ -83,7 +83,7 @@ def keep_facts(run_dir: Path, tree_id: str, records: Iterable[JournalRecord]) ->
     Raises:
         JournalUnwritable: the file can't be written.
     """
-    file = _file_of(run_dir, tree_id)
+    file = _build_path(run_dir, tree_id)
     fresh = file.with_name(f"{file.name}.new")
     try:
         file.parent.mkdir(exist_ok=True)
@@ -98,11 +98,11 @@ def keep_facts(run_dir: Path, tree_id: str, records: Iterable[JournalRecord]) ->
         raise JournalUnwritable(str(file), reason) from error
 
 
-def _file_of(run_dir: Path, tree_id: str) -> Path:
+def _build_path(run_dir: Path, tree_id: str) -> Path:
     return run_dir / FETCHED / f"{tree_id}.jsonl"
 
 
-def _fetched(file: Path) -> Iterator[JournalRecord]:
+def _read_fetched(file: Path) -> Iterator[JournalRecord]:
     try:
         with file.open(encoding="ascii") as lines:
             for line in lines:

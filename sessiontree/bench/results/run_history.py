@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sessiontree.bench.ledger.ledger_schema import SCORE_COLUMNS
-from sessiontree.bench.provenance.changes import MISSING, changes_between
-from sessiontree.bench.results.recorded_run import RecordedRun, recorded_scores
+from sessiontree.bench.provenance.changes import MISSING, describe_changes
+from sessiontree.bench.results.recorded_run import RecordedRun, parse_scores
 
 _COMMIT_CHARS: Final = 12
 _OWN: Final = frozenset({"clock_ms", "created_at_ms", "spent_usd", "ledger_version"})
@@ -71,7 +71,7 @@ class Provenance:
     """How many scores that count they made."""
 
 
-def past_scores(run: RecordedRun, sample_id: str | None = None) -> list[PastScore]:
+def list_past_scores(run: RecordedRun, sample_id: str | None = None) -> list[PastScore]:
     """Return the scores that gave way, of one sample or of all, oldest first."""
     where = "" if sample_id is None else " WHERE sample_id = ?"
     values = () if sample_id is None else (sample_id,)
@@ -82,7 +82,7 @@ def past_scores(run: RecordedRun, sample_id: str | None = None) -> list[PastScor
             row["revision"],
             row["status"],
             None if row["passed"] is None else bool(row["passed"]),
-            recorded_scores(row["scores"]),
+            parse_scores(row["scores"]),
             row["tree_id"] or "",
             row["made_by"],
             row["provenance"],
@@ -90,13 +90,13 @@ def past_scores(run: RecordedRun, sample_id: str | None = None) -> list[PastScor
             row["superseded_at_ms"],
             row["reason"],
         )
-        for row in run.named_rows(f"{_PAST}{where} ORDER BY sample_id, epoch, revision", *values)
+        for row in run.read_named_rows(f"{_PAST}{where} ORDER BY sample_id, epoch, revision", *values)
     ]
 
 
-def commands_of(run: RecordedRun) -> list[CommandRecord]:
+def list_commands(run: RecordedRun) -> list[CommandRecord]:
     """Return the commands that worked on a run, in their order."""
-    rows = run.named_rows(
+    rows = run.read_named_rows(
         "SELECT c.*, (SELECT count(*) FROM scores x WHERE x.provenance = c.provenance) AS scores "
         "FROM commands c ORDER BY number"
     )
@@ -116,7 +116,7 @@ def commands_of(run: RecordedRun) -> list[CommandRecord]:
     ]
 
 
-def provenances_of(run: RecordedRun) -> list[Provenance]:
+def list_provenances(run: RecordedRun) -> list[Provenance]:
     """Return the code and settings of a run, in their order."""
     rows = run.rows(
         "SELECT p.number, p.facts, (SELECT count(*) FROM scores x WHERE x.provenance = p.number) "
@@ -125,7 +125,7 @@ def provenances_of(run: RecordedRun) -> list[Provenance]:
     return [Provenance(number, json.loads(facts), count) for number, facts, count in rows]
 
 
-def last_circumstances(run: RecordedRun) -> dict[str, Any]:
+def read_last_circumstances(run: RecordedRun) -> dict[str, Any]:
     """Return where and how the last command that opened trees worked; empty = no such command was logged."""
     found = run.rows(
         "SELECT circumstances FROM commands WHERE kind != 'rescore' ORDER BY number DESC LIMIT 1"
@@ -133,7 +133,7 @@ def last_circumstances(run: RecordedRun) -> dict[str, Any]:
     return dict(json.loads(found[0][0])) if found else {}
 
 
-def worked_ms(run: RecordedRun) -> int:
+def sum_worked_ms(run: RecordedRun) -> int:
     """Return how long programs worked on a run: the time between commands does not count.
 
     A command's time is measured on its own monotonic clock, so a wall clock that steps adds nothing. Commands
@@ -165,17 +165,17 @@ class RunOrigin:
             noted = [f"{name}={value}" for name, value in self.metadata.items()]
             lines.append(f"tags: {', '.join([*self.tags, *noted])}")
         if self.commands:
-            lines.append(self._origin_line(self.commands[-1]))
+            lines.append(self._format_origin(self.commands[-1]))
         making = [each for each in self.provenances if each.scores]
         if len(making) > 1:
             counts = ", ".join(f"{each.scores:,} by code {each.number}" for each in making)
-            changes = changes_between(making[0].facts, making[-1].facts)
+            changes = describe_changes(making[0].facts, making[-1].facts)
             lines.append(f"scores were made by different code: {counts}; what differs: {'; '.join(changes)}")
         if self.superseded:
             lines.append(f"history: {self.superseded:,} earlier scores gave way; each with its reason")
         return lines
 
-    def _origin_line(self, last: CommandRecord) -> str:
+    def _format_origin(self, last: CommandRecord) -> str:
         known, facts = last.circumstances, self.provenances[-1].facts if self.provenances else {}
         commit = str(known.get("git_commit", ""))[:_COMMIT_CHARS]
         dirty = ", with changes that are not committed" if known.get("git_dirty") else ""
@@ -189,16 +189,16 @@ class RunOrigin:
         return f"made with {', '.join(parts)}; last command {when} on {known.get('host', '?')}"
 
 
-def origin_of(run: RecordedRun) -> RunOrigin:
+def find_origin(run: RecordedRun) -> RunOrigin:
     """Return where the rows of a run come from. Later metadata of a name wins."""
-    commands = commands_of(run)
+    commands = list_commands(run)
     tags: dict[str, None] = {}
     metadata: dict[str, Any] = {}
     for each in commands:
         tags |= dict.fromkeys(each.circumstances.get("tags", ()))
         metadata |= each.circumstances.get("metadata", {})
     ((superseded,),) = run.rows("SELECT count(*) FROM past_scores")
-    return RunOrigin(tuple(tags), metadata, tuple(commands), tuple(provenances_of(run)), superseded)
+    return RunOrigin(tuple(tags), metadata, tuple(commands), tuple(list_provenances(run)), superseded)
 
 
 def run_differences(first: RecordedRun, second: RecordedRun) -> list[str]:
@@ -208,15 +208,15 @@ def run_differences(first: RecordedRun, second: RecordedRun) -> list[str]:
     """
     told = []
     for run in (first, second):
-        codes = provenances_of(run)
-        last = commands_of(run)[-1:]
+        codes = list_provenances(run)
+        last = list_commands(run)[-1:]
         facts = {name: value for name, value in run.settings.items() if name not in _OWN}
         for command in last:
             known = command.circumstances
             facts |= next((dict(each.facts) for each in codes if each.number == command.provenance), {})
             facts["git commit"] = _commit(known) or MISSING
         told.append(facts)
-    return changes_between(*told)
+    return describe_changes(*told)
 
 
 def _commit(circumstances: Mapping[str, Any]) -> str:

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sessiontree import ConfigError, JournalError
-from sessiontree.api.stored.transcript import TranscriptStep, indented, shortened, transcript_of
+from sessiontree.api.stored.transcript import TranscriptStep, build_transcript, indent_text, shorten
 from sessiontree.bench.results.recorded_run import AttemptRecord, RecordedRun, ScoredSample
-from sessiontree.bench.results.report import number, seconds
+from sessiontree.bench.results.report import format_seconds, number
 from sessiontree.bench.results.run_facts import RunFacts
-from sessiontree.bench.results.run_history import PastScore, past_scores
+from sessiontree.bench.results.run_history import PastScore, list_past_scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class SampleView:
         scored = self.scored
         if scored is None:
             return
-        verdict = _verdict(scored.passed)
+        verdict = _format_verdict(scored.passed)
         yield (
-            f"{verdict} ({scored.status}) in {seconds(scored.wall_ms)}, ${scored.cost_usd:,.4f}, "
+            f"{verdict} ({scored.status}) in {format_seconds(scored.wall_ms)}, ${scored.cost_usd:,.4f}, "
             f"{scored.input_tokens:,} input and {scored.output_tokens:,} output tokens, "
             f"{scored.sessions:,} sessions"
         )
@@ -58,12 +58,12 @@ class SampleView:
             yield f"  {name}: {number(score['value'])}, {'passed' if score['passed'] else 'not passed'}"
             for part in ("answer", "explanation"):
                 if score.get(part):
-                    yield from indented(f"{part}: {score[part]}", 4)
+                    yield from indent_text(f"{part}: {score[part]}", 4)
         if scored.error:
-            yield from indented(f"{scored.error_kind}: {scored.error}", 2)
+            yield from indent_text(f"{scored.error_kind}: {scored.error}", 2)
             for frame in scored.raised.splitlines():
-                yield from indented(frame, 4)
-        yield from indented(f"output: {scored.output}", 2)
+                yield from indent_text(frame, 4)
+        yield from indent_text(f"output: {scored.output}", 2)
 
     def attempt_rows(self) -> list[tuple[str | int, ...]]:
         """Return a row for each attempt: number, outcome, time, tree, error."""
@@ -71,33 +71,38 @@ class SampleView:
             (
                 each.number,
                 each.outcome or "not ended",
-                seconds(None if each.ended_at_ms is None else each.ended_at_ms - each.started_at_ms),
+                format_seconds(None if each.ended_at_ms is None else each.ended_at_ms - each.started_at_ms),
                 each.tree_id or "-",
-                shortened(f"{each.error_kind}: {each.error}", 200) if each.error_kind else "",
+                shorten(f"{each.error_kind}: {each.error}", 200) if each.error_kind else "",
             )
             for each in self.attempts
         ]
 
-    def history_rows(self) -> list[tuple[str | int, ...]]:
+    def build_history_rows(self) -> list[tuple[str | int, ...]]:
         """Return a row for each score that gave way, and the one that counts: revision, scores, reason."""
         rows: list[tuple[str | int, ...]] = [
             (
                 each.revision,
-                _verdict(each.passed),
-                _said(each.scores),
+                _format_verdict(each.passed),
+                _format_scores(each.scores),
                 each.made_by,
-                _code(each.provenance),
+                _format_code(each.provenance),
                 each.reason,
             )
             for each in self.history
         ]
         scored = self.scored
         if scored is not None and rows:
-            said = (_verdict(scored.passed), _said(scored.scores), scored.made_by, _code(scored.provenance))
+            said = (
+                _format_verdict(scored.passed),
+                _format_scores(scored.scores),
+                scored.made_by,
+                _format_code(scored.provenance),
+            )
             rows.append((scored.revision, *said, "counts"))
         return rows
 
-    def transcript_lines(self) -> Iterator[str]:
+    def render_transcript(self) -> Iterator[str]:
         """Yield the transcript, one line each."""
         for entry in self.transcript:
             yield from entry.lines()
@@ -129,7 +134,7 @@ def view_sample(run: RecordedRun, sample_id: str, epoch: int | None = None) -> S
         raise ConfigError(f"sample {sample_id!r} has no epoch {epoch} in this run; it has {known}")
     attempts = tuple(each for each in run.attempts(sample_id) if each.epoch == epoch)
     scored = scores.get(epoch)
-    tree_id = scored.tree_id if scored is not None else _last_tree(attempts)
+    tree_id = scored.tree_id if scored is not None else _find_last_tree(attempts)
     transcript, missing = _read(run, tree_id)
     return SampleView(
         str(run.run_dir),
@@ -140,26 +145,26 @@ def view_sample(run: RecordedRun, sample_id: str, epoch: int | None = None) -> S
         states[epoch],
         scored,
         attempts,
-        tuple(each for each in past_scores(run, sample_id) if each.epoch == epoch),
+        tuple(each for each in list_past_scores(run, sample_id) if each.epoch == epoch),
         tree_id,
         transcript,
         missing,
     )
 
 
-def _verdict(passed: bool | None) -> str:
+def _format_verdict(passed: bool | None) -> str:
     return {True: "passed", False: "not passed", None: "undecided"}[passed]
 
 
-def _said(scores: Mapping[str, Mapping[str, Any]]) -> str:
+def _format_scores(scores: Mapping[str, Mapping[str, Any]]) -> str:
     return ", ".join(f"{name} {number(score['value'])}" for name, score in scores.items()) or "-"
 
 
-def _code(provenance: int | None) -> str:
+def _format_code(provenance: int | None) -> str:
     return "-" if provenance is None else str(provenance)
 
 
-def _last_tree(attempts: Sequence[AttemptRecord]) -> str:
+def _find_last_tree(attempts: Sequence[AttemptRecord]) -> str:
     return next((each.tree_id for each in reversed(attempts) if each.tree_id), "")
 
 
@@ -168,6 +173,6 @@ def _read(run: RecordedRun, tree_id: str) -> tuple[tuple[TranscriptStep, ...], s
         return (), "no tree was opened"
     try:
         with RunFacts(run.run_dir) as facts:
-            return tuple(transcript_of(facts.read(tree_id))), ""
+            return tuple(build_transcript(facts.read(tree_id))), ""
     except JournalError as error:
         return (), str(error)

@@ -13,16 +13,16 @@ from typing import Any
 from sessiontree import ConfigError
 from sessiontree.bench.results.comparison import (
     RunComparison,
-    chance_text,
     compare_runs,
-    signed_span,
-    signed_text,
+    format_chance,
+    format_signed,
+    format_signed_span,
 )
 from sessiontree.bench.results.recorded_run import RecordedRun
-from sessiontree.bench.results.report import percent
+from sessiontree.bench.results.report import format_percent
 from sessiontree.bench.statistics.intervals import CONFIDENCE
-from sessiontree.bench.statistics.paired_tests import holm_adjusted
-from sessiontree.notebook.cell_html import html_table
+from sessiontree.bench.statistics.paired_tests import adjust_by_holm
+from sessiontree.notebook.cell_html import render_html_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class SeveralRuns:
         """Return everything as a JSON object."""
         return asdict(self)
 
-    def summary_lines(self) -> list[str]:
+    def render_summary(self) -> list[str]:
         """Return what is said of all runs, one line each."""
         first = self.comparisons[0].first
         head = f"suite {self.suite}: {len(self.comparisons) + 1:,} runs; differences are from "
@@ -67,14 +67,14 @@ class SeveralRuns:
                 each.second.run_dir,
                 each.second.model or "-",
                 f"{each.shared:,}",
-                percent(found.second_mean),
-                percent(found.first_mean),
-                signed_text(found.difference.value, percent),
-                signed_span(found.difference, percent),
+                format_percent(found.second_mean),
+                format_percent(found.first_mean),
+                format_signed(found.difference.value, format_percent),
+                format_signed_span(found.difference, format_percent),
                 f"{found.wins:,}",
                 f"{found.losses:,}",
-                chance_text(found.p_value),
-                chance_text(adjusted),
+                format_chance(found.p_value),
+                format_chance(adjusted),
             )
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class SeveralRuns:
 
     def _repr_html_(self) -> str:
         """Return the table, for a notebook."""
-        return html_table(self.summary_lines(), self.table())
+        return render_html_table(self.render_summary(), self.table())
 
 
 def compare_several(runs: Sequence[RecordedRun]) -> SeveralRuns:
@@ -100,5 +100,5 @@ def compare_several(runs: Sequence[RecordedRun]) -> SeveralRuns:
         if place in places[:at]:
             raise ConfigError(f"the run {str(place)!r} is given twice; name it once")
     comparisons = tuple(compare_runs(first, other) for other in others)
-    adjusted = holm_adjusted([each.overall.p_value for each in comparisons])
+    adjusted = adjust_by_holm([each.overall.p_value for each in comparisons])
     return SeveralRuns(first.suite, comparisons, tuple(adjusted))

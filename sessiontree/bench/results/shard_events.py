@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sessiontree import JournalError, JournalRecord
-from sessiontree.bench.results.recorded_run import RESULTS, RecordedRun, fact_kind
+from sessiontree.bench.results.recorded_run import RESULTS, RecordedRun, parse_fact_kind
 from sessiontree.bench.results.result_tables import SCHEMAS, record_batches
 from sessiontree.bench.results.run_facts import RunFacts
 from sessiontree.bench.results.written_events import TREES
@@ -60,7 +60,7 @@ def _write(folder: Path, facts: RunFacts, trees: list[tuple[Any, ...]]) -> None:
                 for sample_id, epoch, number, tree_id in trees:
                     head = (sample_id, epoch, number, tree_id)
                     try:
-                        rows = [(*head, *_members_of(each)) for each in facts.read(tree_id)]
+                        rows = [(*head, *_build_row(each)) for each in facts.read(tree_id)]
                     except JournalError:  # it stays where it is, and the report names it
                         continue
                     if rows:
@@ -77,6 +77,6 @@ def _write(folder: Path, facts: RunFacts, trees: list[tuple[Any, ...]]) -> None:
         raise
 
 
-def _members_of(record: JournalRecord) -> tuple[Any, ...]:
-    kind = fact_kind(record.text)
+def _build_row(record: JournalRecord) -> tuple[Any, ...]:
+    kind = parse_fact_kind(record.text)
     return record.seq, record.session, kind, record.at_ms, record.cause, record.text

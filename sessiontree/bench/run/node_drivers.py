@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import ConfigError
-from sessiontree.api.runtime.runtime import late
+from sessiontree.api.runtime.runtime import load_late
 from sessiontree.api.runtime.runtime_options import TREE_CPUS
 from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.ledger.ledger import Ledger
@@ -26,7 +26,7 @@ from sessiontree.bench.run.place.run_place import RunOptions, RunPlace
 from sessiontree.bench.run.process_names import own_name
 from sessiontree.bench.run.run_start import RunCommand
 from sessiontree.bench.run.runner import run_blocking
-from sessiontree.bench.suite.samples import samples_of
+from sessiontree.bench.suite.samples import load_samples
 from sessiontree.bench.suite.suite import SuiteDefinition
 from sessiontree.bench.suite.suite_loader import load_suite
 
@@ -76,7 +76,7 @@ async def run_on_nodes(suite: SuiteDefinition, name: str, run_dir: Path, options
     """
     if options.address is None:
         raise ConfigError("drivers on the nodes of a cluster need its address; give --address auto")
-    place = RunPlace.of(run_dir, suite, await asyncio.to_thread(samples_of, suite), options)
+    place = RunPlace.of(run_dir, suite, await asyncio.to_thread(load_samples, suite), options)
     place.make()
     had_config, mark = place.has_config(), f"{_MARK}{secrets.token_hex(8)}"
     own = own_name()
@@ -86,7 +86,7 @@ async def run_on_nodes(suite: SuiteDefinition, name: str, run_dir: Path, options
         await command.end()  # it works on no sample, so it gets no part of them
         (place.path / mark).touch()
         try:
-            tally = await _watch(place, ledger, DriverOrder(name, place.path, mark, _of_nodes(options)))
+            tally = await _watch(place, ledger, DriverOrder(name, place.path, mark, _adapt_to_node(options)))
         finally:
             with suppress(OSError):
                 (place.path / mark).unlink()
@@ -101,8 +101,8 @@ async def _watch(place: RunPlace, ledger: Ledger, order: DriverOrder) -> Tally:
     """Show how far the nodes are until they have ended; return it."""
     options, progress = place.options, place.options.progress
     given = options.runtime
-    wanted = late("placement").model_validate({"label": given.get("shard_label") or {}})
-    work = late("node_work")(drive_here, (order,), wanted, progress.say)
+    wanted = load_late("placement").model_validate({"label": given.get("shard_label") or {}})
+    work = load_late("node_work")(drive_here, (order,), wanted, progress.say)
     cpus = round(options.concurrency * given.get("tree_cpus", TREE_CPUS))
     progress.begin(str(place.path), await ledger.tally(place.epochs, options.limit))
     with progress:
@@ -118,7 +118,7 @@ async def _watch(place: RunPlace, ledger: Ledger, order: DriverOrder) -> Tally:
     return await ledger.tally(place.epochs, options.limit)
 
 
-def _of_nodes(options: RunOptions) -> dict[str, Any]:
+def _adapt_to_node(options: RunOptions) -> dict[str, Any]:
     """Return the options of a driver on a node: its runtime is its own, on the Ray that it is part of."""
     own = {each.name: getattr(options, each.name) for each in fields(options)}
     runtime = {name: value for name, value in options.runtime.items() if name not in _OF_THE_CLUSTER}

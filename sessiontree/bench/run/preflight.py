@@ -11,12 +11,12 @@ from typing import Final
 
 from sessiontree import ConfigError, SandboxSpec
 from sessiontree.api.options.app import take_app
-from sessiontree.api.runtime.runtime import late
+from sessiontree.api.runtime.runtime import load_late
 from sessiontree.bench.results.recorded_run import STATE
 from sessiontree.bench.run.place.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite.suite import read_tree_options
 from sessiontree.sandbox import command_confinement
-from sessiontree.sandbox.containers.engine import engine_failure
+from sessiontree.sandbox.containers.engine import check_engine
 
 LEAST_FREE: Final = 64 * 1024 * 1024
 """Bytes that a disk must have free: the journals of one moment's trees and their workspaces."""
@@ -29,12 +29,12 @@ async def check_nodes(place: RunPlace) -> None:
         ConfigError: a node lacks something; names the node, what it lacks and what to do.
     """
     needs = needs_commands(place)
-    given = (str(place.path), needs, sandbox_of_all(place))
+    given = (str(place.path), needs, find_common_sandbox(place))
     address = place.options.address
     if address is None:
-        found = {"this machine": node_problem(*given)}
+        found = {"this machine": find_node_problem(*given)}
     else:
-        answers = await late("call_on_nodes")(address, node_problem, *given)
+        answers = await load_late("call_on_nodes")(address, find_node_problem, *given)
         found = {node: problem or failure for node, (problem, failure) in answers.items()}
     lacking = {node: problem for node, problem in found.items() if problem}
     if lacking:
@@ -58,7 +58,7 @@ def needs_commands(place: RunPlace) -> bool:
     return app.builtin_tools and app.sandbox is None and options.get("policy") is None
 
 
-def sandbox_of_all(place: RunPlace) -> SandboxSpec | None:
+def find_common_sandbox(place: RunPlace) -> SandboxSpec | None:
     """Return the container of all trees, if it is known before: its engine must work."""
     suite = place.suite
     if not callable(suite.tree):
@@ -69,7 +69,7 @@ def sandbox_of_all(place: RunPlace) -> SandboxSpec | None:
     return suite.sandbox if isinstance(suite.sandbox, SandboxSpec) else None
 
 
-def node_problem(run_dir: str, needs_commands: bool, sandbox: SandboxSpec | None = None) -> str:
+def find_node_problem(run_dir: str, needs_commands: bool, sandbox: SandboxSpec | None = None) -> str:
     """Return what a node lacks to run samples, and what to do; empty = nothing.
 
     Args:
@@ -78,7 +78,7 @@ def node_problem(run_dir: str, needs_commands: bool, sandbox: SandboxSpec | None
         sandbox: The container whose engine must work there.
     """
     problems = []
-    if sandbox is not None and (broken := engine_failure(sandbox)):
+    if sandbox is not None and (broken := check_engine(sandbox)):
         problems.append(broken)
     if needs_commands and (failure := command_confinement().failure) is not None:
         problems.append(f"{failure}; or leave the tool exec out, such as by App(builtin_tools=False)")

@@ -23,19 +23,19 @@ def own_name(pid: int | None = None) -> str:
     """
     pid = os.getpid() if pid is None else pid
     host = socket.gethostname().replace(" ", "_") or "-"
-    return " ".join([host, *_here(), str(pid), _start_of(pid) or "-", secrets.token_hex(4)])
+    return " ".join([host, *_identify_here(), str(pid), _start_of(pid) or "-", secrets.token_hex(4)])
 
 
 def has_ended(name: str) -> bool:
     """Return whether a process is known to have ended; False where this machine can't know."""
     parts = name.split(" ")
-    if len(parts) != _PARTS or "-" in parts[1:5] or tuple(parts[1:3]) != _here():
+    if len(parts) != _PARTS or "-" in parts[1:5] or tuple(parts[1:3]) != _identify_here():
         return False
     start = _start_of(int(parts[3]))
     return start is None or start != parts[4]
 
 
-def _here() -> tuple[str, str]:
+def _identify_here() -> tuple[str, str]:
     """Return what identifies this boot and this process namespace; ``-`` where it is unknown."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()

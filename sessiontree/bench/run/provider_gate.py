@@ -25,9 +25,9 @@ from sessiontree import (
 from sessiontree.api.options.app import take_app
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.ledger.ledger_rules import Ending
-from sessiontree.bench.run.attempts.tree_faults import faults_in
+from sessiontree.bench.run.attempts.tree_faults import find_faults
 from sessiontree.bench.run.place.run_place import WORKSPACES, RunPlace
-from sessiontree.bench.suite.plain_values import plain_text
+from sessiontree.bench.suite.plain_values import to_plain_text
 from sessiontree.bench.suite.suite import read_tree_options
 from sessiontree.models.providers.provider_model import PROVIDERS
 
@@ -43,7 +43,7 @@ REFUSED: Final = "ModelKeyRefused: "
 """How the reason of a failure begins that time does not mend: no such model, no right to it, no money."""
 
 
-def asked_model(place: RunPlace) -> Model | str | None:
+def find_asked_model(place: RunPlace) -> Model | str | None:
     """Return the provider's model that the run's trees have by default; None = another kind of model."""
     suite = place.suite
     options = {} if callable(suite.tree) else read_tree_options(suite.tree, f"suite {suite.name!r}: tree has")
@@ -75,7 +75,7 @@ class ProviderGate:
         self._runtime = runtime
         self._say = say
         self._opened = opened
-        self._model = asked_model(place)
+        self._model = find_asked_model(place)
         self._lock = asyncio.Lock()
         self._waiting: asyncio.Task[None] | None = None
         self.failure: ConfigError | None = None
@@ -161,12 +161,12 @@ class ProviderGate:
                         await tree.main.send(QUESTION)
                         return ""
                 await tree.cancel("it was not answered")
-                faults = faults_in([record async for record in tree.events()])
+                faults = find_faults([record async for record in tree.events()])
         except SessionTreeError as error:
-            return plain_text(error)
+            return to_plain_text(error)
         if faults.lost is None:
             return ""  # it answered something else, such as a refusal
-        return plain_text(faults.lost) if faults.lost_by is FailureKind.PROVIDER else ""
+        return to_plain_text(faults.lost) if faults.lost_by is FailureKind.PROVIDER else ""
 
     async def close(self) -> None:
         """Ask no more."""

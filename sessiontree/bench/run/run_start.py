@@ -15,14 +15,14 @@ from sessiontree.bench.ledger.run_log import (
     NewCommand,
     begin_command,
     check_samples,
-    controls_of,
     enter_samples,
+    get_last_control,
     is_begun,
-    last_control,
     note_work,
+    read_controls,
 )
-from sessiontree.bench.provenance.circumstances import circumstances_of
-from sessiontree.bench.provenance.provenance import provenance_of
+from sessiontree.bench.provenance.circumstances import collect_circumstances
+from sessiontree.bench.provenance.provenance import collect_provenance
 from sessiontree.bench.results.recorded_run import LEDGER
 from sessiontree.bench.run.place.run_place import CONFIG, RunPlace
 from sessiontree.bench.suite.samples import SampleData
@@ -56,11 +56,13 @@ class RunCommand:
                 does and the command does not accept that.
         """
         place = self._place
-        data = await asyncio.to_thread(_data_of, place)
+        data = await asyncio.to_thread(_collect_data, place)
         facts = await asyncio.to_thread(
-            provenance_of, place.suite, place.chosen, place.model, place.time_limits()
+            collect_provenance, place.suite, place.chosen, place.model, place.time_limits()
         )
-        circumstances = await asyncio.to_thread(circumstances_of, place.suite.folder, place.shown_options())
+        circumstances = await asyncio.to_thread(
+            collect_circumstances, place.suite.folder, place.select_shown_options()
+        )
         if had_config:
             await self._ledger.do(self._check_begun)
         await self._ledger.do(lambda db: check_samples(db, data))
@@ -74,7 +76,7 @@ class RunCommand:
 
         def log(db: sqlite3.Connection) -> LoggedCommand:
             enter_samples(db, (data[name] for name in chosen))
-            self._after = last_control(db)
+            self._after = get_last_control(db)
             return begin_command(db, new)
 
         self._logged = await self._ledger.do(log)
@@ -97,12 +99,12 @@ class RunCommand:
 
     async def take_controls(self) -> None:
         """Take over what other commands have set meanwhile, and say it; note how long this one has worked."""
-        after, worked_ms = self._after, self._worked_ms()
+        after, worked_ms = self._after, self._measure_worked_ms()
 
         def read(db: sqlite3.Connection) -> dict[str, str]:
             if self._logged is not None:
                 note_work(db, self._logged.number, worked_ms)
-            return controls_of(db, after)
+            return read_controls(db, after)
 
         for change in self._place.settings.take(await self._ledger.do(read)):
             self._place.options.progress.say(change)
@@ -110,13 +112,13 @@ class RunCommand:
 
     async def end(self) -> None:
         """Log the end of the command."""
-        logged, worked_ms = self._logged, self._worked_ms()
+        logged, worked_ms = self._logged, self._measure_worked_ms()
         if logged is not None:
             await self._ledger.do(lambda db: note_work(db, logged.number, worked_ms, is_over=True))
 
-    def _worked_ms(self) -> int:
+    def _measure_worked_ms(self) -> int:
         return round((time.monotonic() - self._began_s) * 1000)
 
 
-def _data_of(place: RunPlace) -> dict[str, SampleData]:
+def _collect_data(place: RunPlace) -> dict[str, SampleData]:
     return {each.id: SampleData.of(each, position) for position, each in enumerate(place.samples.values())}

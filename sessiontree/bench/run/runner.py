@@ -24,20 +24,20 @@ from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.ledger.ledger_rules import BEAT_S, BeatWatch, CostCap
 from sessiontree.bench.results.recorded_run import LEDGER
 from sessiontree.bench.results.results import RunResults
-from sessiontree.bench.run.attempts.attempt import AttemptLost, AttemptRun, causes_of
+from sessiontree.bench.run.attempts.attempt import AttemptLost, AttemptRun, walk_causes
 from sessiontree.bench.run.attempts.sample_clock import LoopWatch
 from sessiontree.bench.run.place.error_limit import ErrorLimit
-from sessiontree.bench.run.place.progress import bench_command
+from sessiontree.bench.run.place.progress import build_bench_command
 from sessiontree.bench.run.place.run_place import WORKSPACES, RunOptions, RunPlace
 from sessiontree.bench.run.preflight import check_nodes
 from sessiontree.bench.run.process_names import has_ended, own_name
 from sessiontree.bench.run.provider_gate import ProviderGate
 from sessiontree.bench.run.run_start import RunCommand
-from sessiontree.bench.suite.plain_values import plain_text
-from sessiontree.bench.suite.samples import samples_of
+from sessiontree.bench.suite.plain_values import to_plain_text
+from sessiontree.bench.suite.samples import load_samples
 from sessiontree.bench.suite.suite import MAX_COUNT, SuiteDefinition
-from sessiontree.bench.suite.workspaces import template_of
-from sessiontree.contracts.errors import words_of
+from sessiontree.bench.suite.workspaces import find_template
+from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.settings.given_values import Edge, Give
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.workspace.removal import remove_tree
@@ -61,11 +61,11 @@ _LOG = logging.getLogger("sessiontree")
 async def run_suite(suite: SuiteDefinition, run_dir: str | Path, options: Mapping[str, Any]) -> RunResults:
     """Run a suite, or go on with an interrupted run; see :meth:`sessiontree.bench.suite.suite.Suite.run`."""
     chosen = RunOptions.of(options)
-    samples = await asyncio.to_thread(samples_of, suite)
+    samples = await asyncio.to_thread(load_samples, suite)
     place = RunPlace.of(run_dir, suite, samples, chosen)
     _TOTAL.take(len(place.chosen) * place.epochs, "samples times epochs")
     for sample in place.chosen:
-        template_of(suite, sample)
+        find_template(suite, sample)
     place.make()
     had_config, name = place.has_config(), own_name()  # asked first: another program may just begin the run
     async with Ledger(place.path / LEDGER, name, shared=place.is_shared()) as ledger:
@@ -74,7 +74,7 @@ async def run_suite(suite: SuiteDefinition, run_dir: str | Path, options: Mappin
         try:
             await _Driver(place, ledger, command, name).run()
         except BaseExceptionGroup as group:
-            raise _first(group) from None
+            raise _choose_error(group) from None
         finally:
             with suppress(SessionTreeError):  # what ended the run says more
                 await command.end()
@@ -83,10 +83,10 @@ async def run_suite(suite: SuiteDefinition, run_dir: str | Path, options: Mappin
 
 def run_blocking(suite: SuiteDefinition, run_dir: str | Path, options: Mapping[str, Any]) -> RunResults:
     """Run a suite without ``await``, also where an event loop runs; see :func:`run_suite`."""
-    return _outcome_of(run_suite(suite, run_dir, options))
+    return _run_to_end(run_suite(suite, run_dir, options))
 
 
-def _outcome_of(work: Coroutine[Any, Any, T]) -> T:
+def _run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, on a thread of its own if this one runs an event loop already.
 
     An interrupt cancels it, and is raised once it has cleaned up.
@@ -130,7 +130,7 @@ class RuntimeKeeper:
         self._runtime: Runtime | None = None
         self._losses = 0
 
-    async def current(self) -> Runtime:
+    async def ensure_runtime(self) -> Runtime:
         """Return the runtime; make one first, if necessary.
 
         Raises:
@@ -138,7 +138,7 @@ class RuntimeKeeper:
         """
         async with self._lock:
             if self._runtime is None:
-                options = self._place.options.runtime_options()
+                options = self._place.options.build_runtime_options()
                 self._runtime = Runtime(self._place.state_dir(), **options)
             return self._runtime
 
@@ -194,7 +194,7 @@ class _Driver:
         self._changed = asyncio.Event()
         self._watch = BeatWatch()
         self._loop = LoopWatch()
-        self._gate = ProviderGate(place, self._keeper.current, self._progress.say, self._changed.set)
+        self._gate = ProviderGate(place, self._keeper.ensure_runtime, self._progress.say, self._changed.set)
         self._has_scored = False
         self._barren = 0
         """How many attempts in a row were lost to something that is not their samples'."""
@@ -231,7 +231,7 @@ class _Driver:
                     f"{tally.suspects:,} samples ran when a process died, and are tried first, by themselves"
                 )
             with self._progress:
-                async with self._watching(), asyncio.TaskGroup() as group:
+                async with self._watch_in_background(), asyncio.TaskGroup() as group:
                     is_capped = await self._dispatch(group)
                 tally = await self.tally()
                 self._progress.count(tally)
@@ -242,7 +242,7 @@ class _Driver:
             if self._has_scored:
                 await asyncio.to_thread(self._write)
         is_complete = tally.scored == tally.total
-        self._progress.end(self._ending(tally, is_capped), is_complete=is_complete)
+        self._progress.end(self._explain_end(tally, is_capped), is_complete=is_complete)
 
     def _write(self) -> None:
         results = RunResults(self._place.path)
@@ -251,9 +251,9 @@ class _Driver:
         else:
             results.write()
 
-    def _ending(self, tally: Tally, is_capped: bool) -> str:
+    def _explain_end(self, tally: Tally, is_capped: bool) -> str:
         if self._stopped and tally.waiting:
-            again = f"{bench_command('retry', str(self._place.path))} --status error"
+            again = f"{build_bench_command('retry', str(self._place.path))} --status error"
             return (
                 f"stopped, {tally.waiting:,} samples wait: {self._stopped}; mend the code and run `{again}`, "
                 "or go on with --fail-on-error 100%"
@@ -320,7 +320,7 @@ class _Driver:
         keeps = False
         is_settled = False
         try:
-            runtime = await self._keeper.current()
+            runtime = await self._keeper.ensure_runtime()
             attempt = AttemptRun(self._place, self._ledger, lease, runtime, self._loop)
             self._running[lease.lease_id] = (attempt, self._running[lease.lease_id][1])
             result = await attempt.run()
@@ -353,7 +353,7 @@ class _Driver:
                 with suppress(SessionTreeError):  # what stopped the attempt says more
                     await self._ledger.give_back(lease, "cancelled", self._options.retries)
             if attempt is not None and not keeps:
-                await _removed(attempt.workspace)
+                await _remove(attempt.workspace)
 
     async def _retry(self, lease: SampleLease, lost: AttemptLost) -> None:
         ending = await self._gate.judge() if lost.kind is FailureKind.PROVIDER else lost.ending
@@ -393,7 +393,7 @@ class _Driver:
         gone |= self._watch.expired(beats, asyncio.get_running_loop().time())
         if gone:
             for name in await self._ledger.take_over(gone, self._options.retries):
-                await _removed(self._place.path / WORKSPACES / name)
+                await _remove(self._place.path / WORKSPACES / name)
             self._changed.set()
 
     async def _tidy(self) -> None:
@@ -404,11 +404,11 @@ class _Driver:
         except OSError as error:
             _LOG.warning("workspaces in %r are not tidied up: %s", str(folder), error)
             return
-        for name in await self._ledger.ended_workspaces(names):
-            await _removed(folder / name)
+        for name in await self._ledger.find_ended_workspaces(names):
+            await _remove(folder / name)
 
     @asynccontextmanager
-    async def _watching(self) -> AsyncIterator[None]:
+    async def _watch_in_background(self) -> AsyncIterator[None]:
         """Look after others' leases, the counts and the costs in the background."""
         rounds = ((WATCH_S, self._look), (BEAT_S / 2, self._add_costs))
         tasks = [asyncio.create_task(self._repeat(*each)) for each in rounds]
@@ -434,7 +434,7 @@ class _Driver:
                     self._broken = error
                     self._changed.set()
                     return
-                said = plain_text(words_of(error))
+                said = to_plain_text(describe_error(error))
                 _LOG.warning("looking after the run failed, and is tried again in %g s: %s", every_s, said)
 
     async def _look(self) -> None:
@@ -461,17 +461,17 @@ class _Driver:
         await self._ledger.beat()  # which writes them at once
 
 
-async def _removed(workspace: Path) -> None:
+async def _remove(workspace: Path) -> None:
     """Remove a workspace; one that can't be removed is left, and never ends a run."""
     try:
         await asyncio.to_thread(remove_tree, workspace)
     except Exception as error:  # noqa: BLE001 - whatever a tool has left there
-        said = plain_text(words_of(error))
+        said = to_plain_text(describe_error(error))
         _LOG.warning("the workspace %r is left, because it can't be removed: %s", str(workspace), said)
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _choose_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the error of a group that says most: one of ours before any other."""
-    found = [each for each in causes_of(group) if not isinstance(each, BaseExceptionGroup)]
+    found = [each for each in walk_causes(group) if not isinstance(each, BaseExceptionGroup)]
     own = [each for each in found if isinstance(each, SessionTreeError)]
     return (own or found)[0]

@@ -52,7 +52,7 @@ class Estimate:
     """Number of observations: trials of a rate, clusters of a mean."""
 
 
-def wilson_interval(passed: int, total: int, *, confidence: float = CONFIDENCE) -> Estimate:
+def compute_wilson_interval(passed: int, total: int, *, confidence: float = CONFIDENCE) -> Estimate:
     """Return the pass rate of independent trials with Wilson's score interval.
 
     Without trials the rate is unknown, and the interval is 0 to 1.
@@ -76,7 +76,7 @@ def wilson_interval(passed: int, total: int, *, confidence: float = CONFIDENCE) 
     return Estimate(rate, min(low, rate), max(high, rate), total)
 
 
-def clustered_mean(
+def compute_clustered_mean(
     clusters: Sequence[Sequence[float]],
     *,
     confidence: float = CONFIDENCE,
@@ -118,9 +118,11 @@ def clustered_mean(
     if len(filled) == 1:
         return Estimate(value, None, None, 1)
     if bool((sums * sizes[0] == sums[0] * sizes).all()):
-        return _without_variance(value, len(filled), bounds, confidence)
+        return _estimate_constant(value, len(filled), bounds, confidence)
     with np.errstate(over="ignore", invalid="ignore"):
-        means = np.concatenate([drawn[0] / drawn[1] for drawn in _draws(sums, sizes, resamples, seed)])
+        means = np.concatenate(
+            [drawn[0] / drawn[1] for drawn in _draw_resamples(sums, sizes, resamples, seed)]
+        )
     if not np.isfinite(means).all():
         raise ValueError(NOT_FINITE)
     tail = (1 - confidence) / 2
@@ -128,17 +130,17 @@ def clustered_mean(
     return Estimate(value, min(float(low), value), max(float(high), value), len(filled))
 
 
-def _without_variance(
+def _estimate_constant(
     value: float, n: int, bounds: tuple[float, float] | None, confidence: float
 ) -> Estimate:
     if bounds is None:
         return Estimate(value, None, None, n)
-    other = wilson_interval(0, n, confidence=confidence).high or 0.0
+    other = compute_wilson_interval(0, n, confidence=confidence).high or 0.0
     low, high = ((1 - other) * value + other * bound for bound in bounds)
     return Estimate(value, min(low, value), max(high, value), n)
 
 
-def clustered_error(clusters: Sequence[Sequence[float]]) -> float | None:
+def compute_clustered_error(clusters: Sequence[Sequence[float]]) -> float | None:
     """Return the standard error of the mean of all values, whose clusters were drawn independently.
 
     ``sqrt(G / (G - 1) · Σ_g (Σ_i (x_gi - mean))²) / n`` for ``G`` clusters with ``n`` values: with one value
@@ -163,12 +165,14 @@ def clustered_error(clusters: Sequence[Sequence[float]]) -> float | None:
     return error
 
 
-def resamples_for(clusters: int) -> int:
+def choose_resamples(clusters: int) -> int:
     """Return a number of resamples that suits a report: :data:`RESAMPLES`, and fewer for many clusters."""
     return max(_MIN_RESAMPLES, min(RESAMPLES, _MAX_DRAWS // max(1, clusters)))
 
 
-def _draws(sums: Values, sizes: Values, resamples: int, seed: int) -> Iterator[tuple[Values, Values]]:
+def _draw_resamples(
+    sums: Values, sizes: Values, resamples: int, seed: int
+) -> Iterator[tuple[Values, Values]]:
     """Yield sums and sizes of resamples, block by block.
 
     Clusters that are equal are interchangeable: where there are few kinds of clusters, the number of draws of
@@ -190,7 +194,7 @@ def _draws(sums: Values, sizes: Values, resamples: int, seed: int) -> Iterator[t
         yield drawn, np.full(rows, sizes.sum()) if equal else sizes[chosen].sum(axis=1)
 
 
-def quantile(values: Sequence[float] | NDArray[Any], share: float) -> float | None:
+def compute_quantile(values: Sequence[float] | NDArray[Any], share: float) -> float | None:
     """Return the value below which a share of the values is, interpolated; None without values."""
     found = np.asarray(values, np.float64)
     return float(np.quantile(found, share)) if found.size else None

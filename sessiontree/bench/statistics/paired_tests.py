@@ -21,8 +21,8 @@ from sessiontree.bench.statistics.intervals import (
     RESAMPLES,
     SEED,
     Estimate,
-    clustered_error,
-    clustered_mean,
+    compute_clustered_error,
+    compute_clustered_mean,
 )
 
 TestName: TypeAlias = Literal["sign", "wilcoxon"]
@@ -71,7 +71,7 @@ def compare_paired(
         first: The values of each sample, one per epoch. For outcomes give 1 and 0: with one epoch the p value
             is then that of McNemar's exact test, and otherwise that of Wilcoxon's signed-rank test.
         second: The same of the other run.
-        confidence: As for :func:`sessiontree.bench.statistics.intervals.clustered_mean`.
+        confidence: As for :func:`sessiontree.bench.statistics.intervals.compute_clustered_mean`.
         resamples: As there.
         seed: As there.
 
@@ -81,30 +81,32 @@ def compare_paired(
     have_first = {sample for sample, values in first.items() if len(values)}
     have_second = {sample for sample, values in second.items() if len(values)}
     shared = sorted(have_first & have_second)
-    firsts = [_mean(first[sample]) for sample in shared]
-    seconds = [_mean(second[sample]) for sample in shared]
-    differences = [_difference(before, after) for before, after in zip(firsts, seconds, strict=True)]
+    firsts = [_compute_mean(first[sample]) for sample in shared]
+    seconds = [_compute_mean(second[sample]) for sample in shared]
+    differences = [_subtract(before, after) for before, after in zip(firsts, seconds, strict=True)]
     are_outcomes = all(
         value in {0.0, 1.0} for run in (first, second) for sample in shared for value in run[sample]
     )
     alone = [(each,) for each in differences]
     bounds = (-1.0, 1.0) if are_outcomes else None
-    estimate = clustered_mean(alone, confidence=confidence, resamples=resamples, seed=seed, bounds=bounds)
+    estimate = compute_clustered_mean(
+        alone, confidence=confidence, resamples=resamples, seed=seed, bounds=bounds
+    )
     wins = sum(each > 0 for each in differences)
     losses = sum(each < 0 for each in differences)
     is_sign = are_outcomes and all(each in {-1.0, 0.0, 1.0} for each in differences)
     return PairedComparison(
-        _mean(firsts) if shared else None,
-        _mean(seconds) if shared else None,
-        _plain(estimate, max(map(abs, differences), default=0.0)),
+        _compute_mean(firsts) if shared else None,
+        _compute_mean(seconds) if shared else None,
+        _remove_rounding(estimate, max(map(abs, differences), default=0.0)),
         wins,
         losses,
         len(shared) - wins - losses,
-        sign_test(wins, losses) if is_sign else wilcoxon_test(differences),
+        sign_test(wins, losses) if is_sign else run_wilcoxon_test(differences),
         tuple(sorted(have_first - have_second)),
         tuple(sorted(have_second - have_first)),
         "sign" if is_sign else "wilcoxon",
-        clustered_error(alone),
+        compute_clustered_error(alone),
     )
 
 
@@ -125,7 +127,7 @@ def sign_test(wins: int, losses: int) -> float:
     return min(1.0, 2 * math.exp(peak) * float(np.exp(logs - peak).sum()))
 
 
-def wilcoxon_test(differences: Sequence[float]) -> float:
+def run_wilcoxon_test(differences: Sequence[float]) -> float:
     """Return the two-sided p value of Wilcoxon's signed-rank test; 1 without differences other than 0.
 
     Zeros are left out. Up to 50 differences, the distribution is counted out, equal amounts included; more
@@ -140,7 +142,7 @@ def wilcoxon_test(differences: Sequence[float]) -> float:
     found = [each for each in amounts if each]
     if not found:
         return 1.0
-    doubled, ties = _doubled_ranks([abs(each) for each in found])
+    doubled, ties = _compute_doubled_ranks([abs(each) for each in found])
     total = sum(doubled)
     gained = sum(rank for rank, each in zip(doubled, found, strict=True) if each > 0)
     fewer = min(gained, total - gained)
@@ -157,7 +159,7 @@ def wilcoxon_test(differences: Sequence[float]) -> float:
     return min(1.0, 2 * NormalDist().cdf(z))
 
 
-def _doubled_ranks(amounts: Sequence[float]) -> tuple[list[int], list[int]]:
+def _compute_doubled_ranks(amounts: Sequence[float]) -> tuple[list[int], list[int]]:
     """Return twice the rank of each amount, which is whole for equal ones too, and the sizes of the ties."""
     _, places, counts = np.unique(np.asarray(amounts), return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
@@ -165,7 +167,7 @@ def _doubled_ranks(amounts: Sequence[float]) -> tuple[list[int], list[int]]:
     return [int(ranks[place]) for place in places], [int(each) for each in counts]
 
 
-def holm_adjusted(p_values: Sequence[float]) -> list[float]:
+def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
     """Return p values of several comparisons, adjusted so that one of them errs as rarely as a single one.
 
     The smallest is multiplied by their number, the next by one less, and so on; none is less than the one
@@ -179,22 +181,25 @@ def holm_adjusted(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _difference(before: float, after: float) -> float:
+def _subtract(before: float, after: float) -> float:
     return 0.0 if math.isclose(before, after, rel_tol=10.0**-_DIGITS) else after - before
 
 
-def _plain(estimate: Estimate, largest: float) -> Estimate:
+def _remove_rounding(estimate: Estimate, largest: float) -> Estimate:
     """Return an estimate without what only rounding has left of a zero."""
 
-    def rounded(value: float | None) -> float | None:
+    def drop_rounding(value: float | None) -> float | None:
         return 0.0 if value is not None and abs(value) <= 10.0**-_DIGITS * largest else value
 
     return replace(
-        estimate, value=rounded(estimate.value), low=rounded(estimate.low), high=rounded(estimate.high)
+        estimate,
+        value=drop_rounding(estimate.value),
+        low=drop_rounding(estimate.low),
+        high=drop_rounding(estimate.high),
     )
 
 
-def _mean(values: Sequence[float]) -> float:
+def _compute_mean(values: Sequence[float]) -> float:
     try:
         return math.fsum(values) / len(values)
     except (OverflowError, ValueError) as error:  # too large, or of both infinities

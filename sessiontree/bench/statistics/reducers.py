@@ -72,43 +72,43 @@ def _check(passed: int, total: int, k: int) -> None:
         raise ValueError(f"{passed} of {total} epochs passed, k = {k}: give 0 ≤ passed ≤ total and k ≥ 1")
 
 
-def _mode(values: Sequence[float]) -> float:
+def _find_mode(values: Sequence[float]) -> float:
     """Return the most frequent value; of several, the smallest: the order of epochs must not matter."""
     counts = Counter(values)
     most = max(counts.values())
     return min(value for value, count in counts.items() if count == most)
 
 
-def _mean(values: Sequence[float]) -> float:
+def _compute_mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _at_least(k: int, values: Sequence[float]) -> float | None:
+def _score_at_least(k: int, values: Sequence[float]) -> float | None:
     return None if len(values) < k else float(sum(value >= 1 for value in values) >= k)
 
 
-def _drawn(
+def _score_drawn(
     probability: Callable[[int, int, int], float | None], k: int, values: Sequence[float]
 ) -> float | None:
     return probability(sum(value >= 1 for value in values), len(values), k)
 
 
 _PLAIN: Final[dict[str, Reduce]] = {
-    "mean": _mean,
+    "mean": _compute_mean,
     "median": statistics.median,
-    "mode": _mode,
+    "mode": _find_mode,
     "max": max,
 }
 _WITH_K: Final[dict[str, tuple[str, Callable[[int, Sequence[float]], float | None]]]] = {
-    "at_least": ("at least {k}", _at_least),
-    "pass_at": ("pass@{k}", partial(_drawn, pass_at_k)),
-    "pass_hat": ("pass^{k}", partial(_drawn, pass_hat_k)),
+    "at_least": ("at least {k}", _score_at_least),
+    "pass_at": ("pass@{k}", partial(_score_drawn, pass_at_k)),
+    "pass_hat": ("pass^{k}", partial(_score_drawn, pass_hat_k)),
 }
 NAMES: Final = (*_PLAIN, *(f"{name}_K" for name in _WITH_K))
-"""What :func:`reducer_of` takes; K is a whole number from 1."""
+"""What :func:`find_reducer` takes; K is a whole number from 1."""
 
 
-def reducer_of(name: str) -> Reducer:
+def find_reducer(name: str) -> Reducer:
     """Return a reducer by its name.
 
     Args:

@@ -32,7 +32,7 @@ from typing import Any, Final, NoReturn
 
 from platformdirs import user_cache_path
 
-from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.contracts.errors import ConfigError
 
 LOCKS: Final = Path(__file__).parents[1] / "suites" / "locks"
@@ -84,7 +84,7 @@ class SuiteEnvironment:
         Raises:
             ConfigError: the lock can't be read.
         """
-        text = json.dumps(self._wanted(), sort_keys=True)
+        text = json.dumps(self._describe_wanted(), sort_keys=True)
         digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
         return self.folder / f"{self.lock.stem}-{digest[:_NAME_CHARS]}"
 
@@ -96,8 +96,8 @@ class SuiteEnvironment:
     @property
     def is_ready(self) -> bool:
         """Whether it was built from the present lock, for this interpreter and base."""
-        is_same = not self.resolved or _text_of(self.place / _LOCK) == self.resolved
-        return is_same and _mark_in(self.place) == self._wanted()
+        is_same = not self.resolved or _read_text(self.place / _LOCK) == self.resolved
+        return is_same and _mark_in(self.place) == self._describe_wanted()
 
     def locked(self) -> str:
         """Return what is installed, as requirements that another machine installs without resolving.
@@ -105,7 +105,7 @@ class SuiteEnvironment:
         Raises:
             ConfigError: it is not ready.
         """
-        text = _text_of(self.place / _LOCK) if self.is_ready else ""
+        text = _read_text(self.place / _LOCK) if self.is_ready else ""
         if not text:
             raise ConfigError(f"the suite's environment {self.place} is not prepared from {self.lock}")
         return text
@@ -127,7 +127,7 @@ class SuiteEnvironment:
         if self.is_ready:
             return
         place = self.place
-        with _alone(place, say) as held:
+        with _hold_lock(place, say) as held:
             if self.is_ready:
                 return
             say(f"preparing {place} from {self.lock.name} (once; it may take a minute)")
@@ -137,12 +137,12 @@ class SuiteEnvironment:
             except (OSError, subprocess.CalledProcessError) as failure:
                 raise ConfigError(
                     f"suite environment {place}: it could not be built from {self.lock}: "
-                    f"{_tail_of(failure)}\nThe next attempt starts again."
+                    f"{_describe_failure(failure)}\nThe next attempt starts again."
                 ) from failure
 
     def _build(self, place: Path, held: int) -> None:
         """Build it in a place whose lock is held by this descriptor."""
-        wanted = self._wanted()
+        wanted = self._describe_wanted()
         if place.exists():
             shutil.rmtree(place)
         venv.EnvBuilder(symlinks=True).create(place)
@@ -151,13 +151,13 @@ class SuiteEnvironment:
             _run([python, "-I", "-m", "ensurepip", "--upgrade", "--default-pip"], place, held)
             pip = [python, "-m", "pip"]
         else:
-            pip = [*_pip_here(), "--python", python]
+            pip = [*_find_pip(), "--python", python]
         lock, report = self.lock, place / _REPORT
         if self.resolved:
             lock = place / _LOCK
             lock.write_text(self.resolved, "utf-8")
         options = ["--quiet", "--disable-pip-version-check", "--no-input", "--report", str(report)]
-        options += ["--no-deps"] if self.resolved else pip_options(lock)
+        options += ["--no-deps"] if self.resolved else choose_pip_options(lock)
         _run([*pip, "install", *options, "-r", str(lock)], self.lock.parent, held)
         if not self.resolved:
             (place / _LOCK).write_text(_lock_of_report(report, lock_text(self.lock)), "utf-8")
@@ -165,7 +165,7 @@ class SuiteEnvironment:
         adding = f"site.PREFIXES.append({str(self.base)!r})"
         adding = "; ".join([adding, *(f"site.addsitedir({each!r})" for each in self.libraries)])
         holding = f"import sys; exec({_HOLD.format(lock=str(_lock_of(place)))!r})"
-        packages = Path(sysconfig.get_path("purelib", vars=_vars_of(place)))
+        packages = Path(sysconfig.get_path("purelib", vars=_make_path_variables(place)))
         (packages / _LINK).write_text(f"import site; {adding}\n{holding}\n", "utf-8")
         fresh = place / f"{_MARK}.new"
         fresh.write_text(json.dumps(wanted), "utf-8")
@@ -177,11 +177,11 @@ class SuiteEnvironment:
             return
         for other in self.folder.glob(f"{self.lock.stem}-*"):
             if other != place and other.is_dir() and _lock_of(other).is_file():
-                with contextlib.suppress(OSError, ConfigError), _alone(other, None):
+                with contextlib.suppress(OSError, ConfigError), _hold_lock(other, None):
                     (other / _MARK).unlink(missing_ok=True)  # first: nobody takes what is half removed
                     shutil.rmtree(other)
 
-    def _wanted(self) -> dict[str, Any]:
+    def _describe_wanted(self) -> dict[str, Any]:
         return {
             "form": _FORM,
             "lock": _digest_of(self.lock),
@@ -215,7 +215,7 @@ class SuiteEnvironment:
         os.execv(command[0], command)  # noqa: S606 - the environment's interpreter, and this program's words
 
 
-def environment_of(lock: Path) -> SuiteEnvironment:
+def locate_environment(lock: Path) -> SuiteEnvironment:
     """Return the environment of a lock, built or not.
 
     That of a lock of this package is in ``suites/`` of the virtual environment that holds ``sessiontree``;
@@ -225,7 +225,7 @@ def environment_of(lock: Path) -> SuiteEnvironment:
     Raises:
         ConfigError: the file can't be read.
     """
-    lock = absolute_path(lock, "the suite's env").resolve()
+    lock = make_absolute(lock, "the suite's env").resolve()
     mark = _mark_in(Path(sys.prefix))
     if mark:
         base, libraries = Path(mark["base"]), tuple(mark["libraries"])
@@ -261,14 +261,14 @@ def prepare_here(name: str, text: str, resolved: str = "") -> str:
         fresh = lock.with_name(f"{name}.{os.getpid()}")
         fresh.write_text(text, "utf-8")
         fresh.replace(lock)  # a machine may have several nodes
-    environment = replace(environment_of(lock), resolved=resolved)
+    environment = replace(locate_environment(lock), resolved=resolved)
     environment.prepare()
     return str(environment.place)
 
 
-def pip_options(lock: Path) -> list[str]:
+def choose_pip_options(lock: Path) -> list[str]:
     """Return how pip installs a file: one with hashes by them alone, without resolving it again."""
-    wanted = [line for line in _lines_of(lock_text(lock)) if not line.startswith("-")]
+    wanted = [line for line in _split_lines(lock_text(lock)) if not line.startswith("-")]
     if not any("--hash=" in line for line in wanted):
         return []
     return (
@@ -278,7 +278,7 @@ def pip_options(lock: Path) -> list[str]:
     )
 
 
-def _lines_of(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     lines = [line.partition(" #")[0].strip() for line in text.replace("\\\n", " ").splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
@@ -291,7 +291,7 @@ def _lock_of_report(report: Path, text: str) -> str:
         text: The requirements file.
     """
     others = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")
-    lines = [line for line in _lines_of(text) if line.startswith("-") and not line.startswith(others)]
+    lines = [line for line in _split_lines(text) if line.startswith("-") and not line.startswith(others)]
     found, hashes = [], []
     for each in json.loads(report.read_text("utf-8"))["install"]:
         place = each["download_info"]
@@ -305,7 +305,7 @@ def _lock_of_report(report: Path, text: str) -> str:
     return "\n".join(["# what pip has resolved and installed", *lines, ""])
 
 
-def _text_of(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
@@ -319,7 +319,7 @@ def lock_text(lock: Path) -> str:
         ConfigError: it can't be read, or is not text in UTF-8.
     """
     try:
-        return _bytes_of(lock).decode("utf-8")
+        return _read_lock(lock).decode("utf-8")
     except UnicodeDecodeError as failure:
         raise ConfigError(
             f"the suite's env {lock}: it is not text in UTF-8 ({failure}); save it as that"
@@ -327,10 +327,10 @@ def lock_text(lock: Path) -> str:
 
 
 def _digest_of(lock: Path) -> str:
-    return hashlib.sha256(_bytes_of(lock)).hexdigest()
+    return hashlib.sha256(_read_lock(lock)).hexdigest()
 
 
-def _bytes_of(lock: Path) -> bytes:
+def _read_lock(lock: Path) -> bytes:
     try:
         return lock.read_bytes()
     except OSError as failure:
@@ -343,11 +343,11 @@ def prepare_shipped(say: Say = print) -> None:
     Raises:
         ConfigError: one could not be built.
     """
-    for lock in shipped_locks():
-        environment_of(lock).prepare(say)
+    for lock in list_shipped_locks():
+        locate_environment(lock).prepare(say)
 
 
-def shipped_locks() -> list[Path]:
+def list_shipped_locks() -> list[Path]:
     """Return the locks of the suites that come with this package, sorted."""
     return sorted(LOCKS.glob("*.txt"))
 
@@ -361,11 +361,11 @@ def _mark_in(place: Path) -> dict[str, Any]:
     return mark if isinstance(mark, dict) else {}
 
 
-def _vars_of(prefix: Path) -> dict[str, str]:
+def _make_path_variables(prefix: Path) -> dict[str, str]:
     return {"base": str(prefix), "platbase": str(prefix)}
 
 
-def _pip_here() -> list[str]:
+def _find_pip() -> list[str]:
     if importlib.util.find_spec("pip") is None:
         raise ConfigError(
             "a suite's environment needs pip: this Python has neither ensurepip nor pip; install one of them"
@@ -373,7 +373,7 @@ def _pip_here() -> list[str]:
     return [sys.executable, "-m", "pip"]
 
 
-def _tail_of(failure: OSError | subprocess.CalledProcessError) -> str:
+def _describe_failure(failure: OSError | subprocess.CalledProcessError) -> str:
     if isinstance(failure, OSError):
         return str(failure)
     said = (failure.stdout or failure.output or "").strip()
@@ -400,7 +400,7 @@ def _lock_of(place: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _alone(place: Path, say: Say | None) -> Iterator[int]:
+def _hold_lock(place: Path, say: Say | None) -> Iterator[int]:
     """Hold the lock of an environment's place alone; with ``say``, wait for it.
 
     Raises:

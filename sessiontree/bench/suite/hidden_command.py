@@ -26,7 +26,7 @@ from sessiontree import (
     SessionTreeError,
     script_call,
 )
-from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.bench.suite.scorers import SHOWN_CHARS
 from sessiontree.bench.suite.suite import Attempt, Score, Scorer
 from sessiontree.workspace.removal import remove_tree
@@ -63,13 +63,13 @@ def command(
     """
     if not line.strip() or not timeout_s > 0:
         raise ConfigError(f"{name} takes a command line and a time above 0 s, not {line!r} and {timeout_s!r}")
-    hidden = _hidden(files, name)
+    hidden = _map_hidden_files(files, name)
 
     async def score(attempt: Attempt[Any]) -> Score:
         place = attempt.run_dir / "scoring" / secrets.token_hex(12)
         try:
             await asyncio.to_thread(_make_copy, attempt.workspace, place, hidden)
-            said, details = await _outcome(attempt, place, line, timeout_s, name)
+            said, details = await _run_command(attempt, place, line, timeout_s, name)
         finally:
             await asyncio.to_thread(remove_tree, place)
         return Score(
@@ -83,7 +83,9 @@ def command(
     return score
 
 
-def _hidden(files: str | Path | Mapping[str, str | Path] | None, name: str) -> dict[PurePosixPath, Path]:
+def _map_hidden_files(
+    files: str | Path | Mapping[str, str | Path] | None, name: str
+) -> dict[PurePosixPath, Path]:
     """Return what goes where in the copy.
 
     Raises:
@@ -92,9 +94,9 @@ def _hidden(files: str | Path | Mapping[str, str | Path] | None, name: str) -> d
     if files is None:
         return {}
     if isinstance(files, Mapping):
-        given = {PurePosixPath(to): absolute_path(place, "files") for to, place in files.items()}
+        given = {PurePosixPath(to): make_absolute(place, "files") for to, place in files.items()}
     else:
-        folder = absolute_path(files, "files")
+        folder = make_absolute(files, "files")
         if not folder.is_dir():
             raise ConfigError(f"{name}: the hidden files {str(folder)!r} are no directory; name one")
         given = {PurePosixPath(each.name): each for each in folder.iterdir()}
@@ -110,7 +112,9 @@ def _make_copy(workspace: Path, place: Path, hidden: Mapping[PurePosixPath, Path
     place.parent.mkdir(exist_ok=True)
     try:
         left = _Room(MAX_BYTES)
-        shutil.copytree(workspace, place, symlinks=True, ignore=_no_files, copy_function=left.copy)
+        shutil.copytree(
+            workspace, place, symlinks=True, ignore=_ignore_special_files, copy_function=left.copy
+        )
         for to, source in hidden.items():
             target = place / to
             _clear_way(place, to)
@@ -146,7 +150,7 @@ class _Room:
         return target
 
 
-def _no_files(folder: str, names: list[str]) -> set[str]:
+def _ignore_special_files(folder: str, names: list[str]) -> set[str]:
     """Return the names that are neither files, directories nor links: nothing can be copied of them."""
     left = set()
     for name in names:
@@ -171,7 +175,7 @@ def _clear_way(place: Path, to: PurePosixPath) -> None:
     remove_tree(place / to)
 
 
-async def _outcome(
+async def _run_command(
     attempt: Attempt[Any], place: Path, line: str, timeout_s: float, name: str
 ) -> tuple[str, Mapping[str, Any]]:
     """Run the command; return what the call said and its details.
@@ -193,7 +197,7 @@ async def _outcome(
     ) as tree:
         said = str(await tree.main.send("Run the hidden command."))
         await tree.finish("scored")
-        details = [each async for record in tree.events() for each in _details(record.to_json_parts())]
+        details = [each async for record in tree.events() for each in _find_details(record.to_json_parts())]
     if not details:
         raise SessionTreeError(
             f"the command of {name!r} could not be run for sample {attempt.sample.id!r}: {said[:400]}"
@@ -208,7 +212,7 @@ def _call_once(line: str, timeout_s: float, request: ModelRequest) -> Any:
     return request.messages[-1].text or "(no output)"
 
 
-def _details(parts: Any) -> Iterator[Mapping[str, Any]]:
+def _find_details(parts: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the details of ended commands in a journaled fact."""
     waiting = list(parts)
     while waiting:

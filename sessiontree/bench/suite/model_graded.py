@@ -15,7 +15,7 @@ from typing import Any, Final
 from sessiontree import ConfigError, SessionTree, SessionTreeError
 from sessiontree.api.agents.model_choice import ModelLike
 from sessiontree.bench.suite.judge_use import JUDGE
-from sessiontree.bench.suite.scorers import SHOWN_CHARS, output_of, targets_of
+from sessiontree.bench.suite.scorers import SHOWN_CHARS, get_output_text, list_targets
 from sessiontree.bench.suite.suite import Attempt, Score, Scorer
 
 GRADES: Final[Mapping[str, float]] = {"C": 1.0, "P": 0.5, "I": 0.0}
@@ -82,15 +82,15 @@ def model_graded(
         judge = attempt.model if model is None else model
         if judge is None:
             raise ConfigError(f"{name} has no judge: name a model, or run the suite with one")
-        answer = output_of(attempt)
+        answer = get_output_text(attempt)
         values = {
             "question": attempt.sample.input,
-            "criterion": "\nor: ".join(str(each) for each in targets_of(attempt)),
+            "criterion": "\nor: ".join(str(each) for each in list_targets(attempt)),
             "answer": answer,
             "instructions": told,
         }
         message = re.sub(r"\{(\w+)\}", lambda part: values.get(part[1], part[0]), template)
-        grade, said, used = await _asked(attempt, judge, message, allowed, name)
+        grade, said, used = await _ask_judge(attempt, judge, message, allowed, name)
         value = GRADES[grade]
         return Score(
             value,
@@ -104,7 +104,7 @@ def model_graded(
     return score
 
 
-async def _asked(
+async def _ask_judge(
     attempt: Attempt[Any], model: ModelLike, message: str, allowed: frozenset[str], name: str
 ) -> tuple[str, str, dict[str, Any]]:
     """Return a judge's grade, its words, and what it used.
@@ -112,7 +112,7 @@ async def _asked(
     Raises:
         SessionTreeError: it can't be reached, or gives no grade.
     """
-    place = judging_place(attempt)
+    place = make_judging_place(attempt)
     async with SessionTree(
         place,
         model=model,
@@ -147,7 +147,7 @@ async def _asked(
         )
 
 
-def judging_place(attempt: Attempt[Any]) -> Path:
+def make_judging_place(attempt: Attempt[Any]) -> Path:
     """Return the empty directory of all judges of a run: they have no tools, and see nothing of a sample."""
     place = attempt.run_dir / "judging"
     place.mkdir(exist_ok=True)

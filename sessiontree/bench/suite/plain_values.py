@@ -1,6 +1,6 @@
 """Values of suites as plain ones: whatever a solver or a scorer gives, it can be stored and shown.
 
-None of these functions fails, except ``json_text``, because no value of one sample may end a run.
+None of these functions fails, except ``to_json_text``, because no value of one sample may end a run.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _HALF: Final = re.compile(r"[\ud800-\udfff]")
 """Half of a character, which no file in UTF-8 can hold."""
 
 
-def plain_text(value: object) -> str:
+def to_plain_text(value: object) -> str:
     """Return a value as text that every file can hold; halves of characters are shown as escapes."""
-    return _text_of(value, str)
+    return _format_value(value, str)
 
 
-def shown_text(value: object, most: int = MAX_SHOWN_CHARS) -> str:
+def format_value(value: object, most: int = MAX_SHOWN_CHARS) -> str:
     """Return a value as an error message shows it."""
-    return _text_of(value, repr)[:most]
+    return _format_value(value, repr)[:most]
 
 
-def _text_of(value: object, form: Callable[[object], str]) -> str:
+def _format_value(value: object, form: Callable[[object], str]) -> str:
     try:
         return form(value).encode("utf-8", "backslashreplace").decode()
     except KeyboardInterrupt:
@@ -35,7 +35,7 @@ def _text_of(value: object, form: Callable[[object], str]) -> str:
         return f"<{type(value).__name__} that can't be shown: {type(error).__name__}>"
 
 
-def json_text(value: object, default: Callable[[Any], Any] | None = None) -> str:
+def to_json_text(value: object, default: Callable[[Any], Any] | None = None) -> str:
     """Return a value as JSON text that every file can hold.
 
     Raises:
@@ -63,7 +63,7 @@ def number_of(value: object) -> float:
     return found
 
 
-def truth_of(value: object) -> bool | None:
+def to_truth(value: object) -> bool | None:
     """Return a truth value, also of another library such as NumPy, or None.
 
     Raises:

@@ -31,8 +31,8 @@ def select_samples(samples: Sequence[Sample], wanted: Iterable[str]) -> list[Sam
     """
     ids = {sample.id: sample for sample in samples}
     chosen: set[str] = set()
-    for word in _words(wanted, ids):
-        found = list(_found(word, samples, ids))
+    for word in _split_words(wanted, ids):
+        found = list(_find_ids(word, samples, ids))
         if not found:
             near = get_close_matches(word, ids, n=_NEAR)
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -44,7 +44,7 @@ def select_samples(samples: Sequence[Sample], wanted: Iterable[str]) -> list[Sam
     return [sample for sample in samples if sample.id in chosen]
 
 
-def _words(wanted: Iterable[str], ids: Iterable[str]) -> Iterator[str]:
+def _split_words(wanted: Iterable[str], ids: Iterable[str]) -> Iterator[str]:
     known = set(ids)
     for given in wanted:
         if given in known:  # an id may have a comma
@@ -53,7 +53,7 @@ def _words(wanted: Iterable[str], ids: Iterable[str]) -> Iterator[str]:
             yield from (word.strip() for word in given.split(",") if word.strip())
 
 
-def _found(word: str, samples: Sequence[Sample], ids: Iterable[str]) -> Iterable[str]:
+def _find_ids(word: str, samples: Sequence[Sample], ids: Iterable[str]) -> Iterable[str]:
     if word in set(ids):
         return [word]
     if bounds := _RANGE.fullmatch(word):
@@ -61,11 +61,11 @@ def _found(word: str, samples: Sequence[Sample], ids: Iterable[str]) -> Iterable
         return [sample.id for sample in samples[max(first - 1, 0) : last]]
     if word.startswith(_TAG):
         tag = word.removeprefix(_TAG)
-        return [sample.id for sample in samples if tag in tags_of(sample)]
+        return [sample.id for sample in samples if tag in collect_tags(sample)]
     return [sample.id for sample in samples if fnmatchcase(sample.id, word)]
 
 
-def tags_of(sample: Sample) -> frozenset[str]:
+def collect_tags(sample: Sample) -> frozenset[str]:
     """Return the tags of a sample."""
     given = sample.metadata.get(TAGS, ())
     return frozenset([given] if isinstance(given, str) else map(str, given))

@@ -21,7 +21,7 @@ _ROW: Final = Edge[Mapping[str, Any]](
 )
 
 
-def samples_of(suite: SuiteDefinition) -> list[Sample]:
+def load_samples(suite: SuiteDefinition) -> list[Sample]:
     """Return the samples of a suite in order.
 
     Raises:
@@ -29,8 +29,8 @@ def samples_of(suite: SuiteDefinition) -> list[Sample]:
     """
     given = suite.samples
     if isinstance(given, str | Path):
-        return _unique(_from_file(suite.folder / given), f"suite {suite.name!r}")
-    return _unique(_from_program(suite), f"suite {suite.name!r}")
+        return _check_unique(_from_file(suite.folder / given), f"suite {suite.name!r}")
+    return _check_unique(_from_program(suite), f"suite {suite.name!r}")
 
 
 def _from_program(suite: SuiteDefinition) -> Iterator[tuple[str, Sample]]:
@@ -72,7 +72,7 @@ def sample_of(given: object, where: str) -> Sample:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _unique(samples: Iterable[tuple[str, Sample]], where: str) -> list[Sample]:
+def _check_unique(samples: Iterable[tuple[str, Sample]], where: str) -> list[Sample]:
     first: dict[str, str] = {}
     found = []
     for place, sample in samples:
@@ -91,7 +91,7 @@ def _unique(samples: Iterable[tuple[str, Sample]], where: str) -> list[Sample]:
 def _from_file(path: Path) -> Iterator[tuple[str, Sample]]:
     try:
         if path.suffix == ".parquet":
-            for number, row in enumerate(_rows_of(path), 1):
+            for number, row in enumerate(_read_rows(path), 1):
                 yield f"row {number}", sample_of(row, f"{path}, row {number}")
             return
         if path.suffix != ".jsonl":
@@ -99,19 +99,22 @@ def _from_file(path: Path) -> Iterator[tuple[str, Sample]]:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield f"line {number}", sample_of(_parsed(line, path, number), f"{path}, line {number}")
+                    yield (
+                        f"line {number}",
+                        sample_of(_parse_line(line, path, number), f"{path}, line {number}"),
+                    )
     except OSError as error:
         raise ConfigError(f"samples {str(path)!r} can't be read: {error}") from error
 
 
-def _parsed(line: bytes, path: Path, number: int) -> Any:
+def _parse_line(line: bytes, path: Path, number: int) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}, line {number} is not JSON: {error}") from None
 
 
-def _rows_of(path: Path) -> Iterator[dict[str, Any]]:
+def _read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet file; ``metadata`` may be JSON text, or a struct."""
     try:
         with pyarrow.parquet.ParquetFile(path) as file:

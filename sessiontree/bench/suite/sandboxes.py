@@ -7,20 +7,20 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sessiontree import App, ConfigError, SandboxSpec
-from sessiontree.bench.suite.plain_values import shown_text
+from sessiontree.bench.suite.plain_values import format_value
 from sessiontree.bench.suite.suite import Attempt, SuiteDefinition
 
 IMAGE: Final = "image"
 """The member of a sample's metadata that names its image."""
 
 
-def with_sandbox(options: Mapping[str, Any], suite: SuiteDefinition, attempt: Attempt[Any]) -> dict[str, Any]:
+def add_sandbox(options: Mapping[str, Any], suite: SuiteDefinition, attempt: Attempt[Any]) -> dict[str, Any]:
     """Return the arguments of an attempt's tree with the suite's container, unless they name one.
 
     Raises:
         ConfigError: the suite's function returned something else, or the image's name is not valid.
     """
-    sandbox, app = _sandbox_of(suite, attempt), options.get("app")
+    sandbox, app = _choose_sandbox(suite, attempt), options.get("app")
     if sandbox is None:
         return dict(options)
     if isinstance(app, App):
@@ -28,14 +28,14 @@ def with_sandbox(options: Mapping[str, Any], suite: SuiteDefinition, attempt: At
     return {**options, "sandbox": options.get("sandbox") or sandbox}
 
 
-def _sandbox_of(suite: SuiteDefinition, attempt: Attempt[Any]) -> SandboxSpec | None:
+def _choose_sandbox(suite: SuiteDefinition, attempt: Attempt[Any]) -> SandboxSpec | None:
     given = suite.sandbox
     if given is None:
         return None
     if callable(given):
         made = given(attempt)
         if made is not None and not isinstance(made, SandboxSpec):
-            raise ConfigError(f"sandbox returned {shown_text(made)}; return a SandboxSpec, or None")
+            raise ConfigError(f"sandbox returned {format_value(made)}; return a SandboxSpec, or None")
         return made
     image = attempt.sample.metadata.get(IMAGE)
     if image is None:
@@ -44,6 +44,7 @@ def _sandbox_of(suite: SuiteDefinition, attempt: Attempt[Any]) -> SandboxSpec | 
         return SandboxSpec.model_validate({**given.model_dump(exclude_unset=True), IMAGE: image})
     except ValueError as error:
         raise ConfigError(
-            f"sample {attempt.sample.id!r}: metadata[{IMAGE!r}] is {shown_text(image)}, and that is not the "
+            f"sample {attempt.sample.id!r}: metadata[{IMAGE!r}] is {format_value(image)}, and that is "
+            "not the "
             "name of an image"
         ) from error

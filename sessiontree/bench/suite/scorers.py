@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree import ConfigError
-from sessiontree.bench.suite.plain_values import json_text
+from sessiontree.bench.suite.plain_values import to_json_text
 from sessiontree.bench.suite.suite import Attempt, Score, Scorer
 
 Location: TypeAlias = Literal["begin", "end", "any", "exact"]
@@ -40,7 +40,7 @@ def exact(*, ignore_case: bool = False) -> Scorer:
     Args:
         ignore_case: Whether capital letters equal small ones.
     """
-    return _text_scorer("exact", "exact", str.strip, ignore_case=ignore_case)
+    return _make_text_scorer("exact", "exact", str.strip, ignore_case=ignore_case)
 
 
 def includes(*, ignore_case: bool = True) -> Scorer:
@@ -49,7 +49,7 @@ def includes(*, ignore_case: bool = True) -> Scorer:
     Args:
         ignore_case: Whether capital letters equal small ones.
     """
-    return _text_scorer("includes", "any", str.strip, ignore_case=ignore_case)
+    return _make_text_scorer("includes", "any", str.strip, ignore_case=ignore_case)
 
 
 def match(location: Location = "end", *, ignore_case: bool = True) -> Scorer:
@@ -66,7 +66,7 @@ def match(location: Location = "end", *, ignore_case: bool = True) -> Scorer:
     """
     if location not in _LOCATIONS:
         raise ConfigError(f"match has no location {location!r}; give one of {', '.join(_LOCATIONS)}")
-    return _text_scorer("match", location, lambda text: text.strip(_EDGES), ignore_case=ignore_case)
+    return _make_text_scorer("match", location, lambda text: text.strip(_EDGES), ignore_case=ignore_case)
 
 
 def number(*, which: Which = "last", absolute: float = 0.0, relative: float = 1e-9) -> Scorer:
@@ -89,17 +89,17 @@ def number(*, which: Which = "last", absolute: float = 0.0, relative: float = 1e
         )
 
     def score(attempt: Attempt[Any]) -> Score:
-        found = list(numbers_in(output_of(attempt)))
+        found = list(find_numbers(get_output_text(attempt)))
         if not found or (which == "only" and len(found) > 1):
             said = f"{len(found)} numbers, where one is wanted" if found else "no number"
             return Score(0.0, explanation=f"the output holds {said}")
         given = found[0] if which == "first" else found[-1]
-        wanted = [_as_number(each) for each in targets_of(attempt)]
+        wanted = [_parse_number(each) for each in list_targets(attempt)]
         is_close = any(math.isclose(given, each, rel_tol=relative, abs_tol=absolute) for each in wanted)
         explanation = "" if is_close else f"wanted {' or '.join(f'{each:g}' for each in wanted)}"
         return Score(float(is_close), answer=f"{given:g}", explanation=explanation)
 
-    return _named(score, "number")
+    return _name_scorer(score, "number")
 
 
 def json_fields(*, fields: Iterable[str] | None = None, absolute: float = 0.0) -> Scorer:
@@ -127,43 +127,45 @@ def json_fields(*, fields: Iterable[str] | None = None, absolute: float = 0.0) -
         if not isinstance(target, Mapping):
             raise ConfigError(f"json_fields needs a target that is an object, not {target!r}")
         names = tuple(target) if chosen is None else chosen
-        unknown = [name for name in names if _at(target, name) is _ABSENT]
+        unknown = [name for name in names if _find_field(target, name) is _ABSENT]
         if unknown:
             raise ConfigError(f"json_fields compares {unknown[0]!r}, which the target {target!r} lacks")
-        output = object_in(attempt.output)
+        output = find_object(attempt.output)
         if output is None:
             return Score(0.0, passed=False, explanation="the output holds no JSON object")
         wrong = {
-            name: f"{_shown(_at(output, name))}, wanted {_shown(_at(target, name))}"
+            name: (
+                f"{_format_value(_find_field(output, name))}, wanted {_format_value(_find_field(target, name))}"
+            )
             for name in names
-            if not are_equal(_at(output, name), _at(target, name), absolute)
+            if not are_equal(_find_field(output, name), _find_field(target, name), absolute)
         }
         return Score(
             1.0 if not names else 1 - len(wrong) / len(names),
             passed=not wrong,
-            answer=json_text(output)[:SHOWN_CHARS],
+            answer=to_json_text(output)[:SHOWN_CHARS],
             explanation="; ".join(f"{name}: {said}" for name, said in wrong.items()),
             metadata={"wrong": list(wrong)},
         )
 
-    return _named(score, "json_fields")
+    return _name_scorer(score, "json_fields")
 
 
-def output_of(attempt: Attempt[Any]) -> str:
+def get_output_text(attempt: Attempt[Any]) -> str:
     """Return an attempt's output as text; another type becomes its JSON, and None an empty text."""
     output = getattr(attempt, "output", None)
     if output is None:
         return ""
-    return output if isinstance(output, str) else json_text(output, str)
+    return output if isinstance(output, str) else to_json_text(output, str)
 
 
-def targets_of(attempt: Attempt[Any]) -> list[Any]:
+def list_targets(attempt: Attempt[Any]) -> list[Any]:
     """Return the right answers of an attempt's sample."""
     target = attempt.sample.target
     return list(target) if isinstance(target, list | tuple) else [target]
 
 
-def numbers_in(text: str) -> Iterator[float]:
+def find_numbers(text: str) -> Iterator[float]:
     """Yield the numbers in a text, in order."""
     for found in _NUMBER.finditer(text):
         written = found[0].replace(",", "")
@@ -171,7 +173,7 @@ def numbers_in(text: str) -> Iterator[float]:
             yield float(written)
 
 
-def object_in(output: Any) -> Mapping[str, Any] | None:
+def find_object(output: Any) -> Mapping[str, Any] | None:
     """Return the JSON object that an output is or holds; None = none."""
     if isinstance(output, Mapping):
         return output
@@ -207,7 +209,7 @@ def are_equal(given: Any, wanted: Any, absolute: float = 0.0) -> bool:
 _ABSENT: Final = object()
 
 
-def _at(value: Mapping[str, Any], name: str) -> Any:
+def _find_field(value: Mapping[str, Any], name: str) -> Any:
     if name in value:
         return value[name]
     found: Any = value
@@ -218,34 +220,38 @@ def _at(value: Mapping[str, Any], name: str) -> Any:
     return found
 
 
-def _shown(value: Any) -> str:
-    return "missing" if value is _ABSENT else json_text(value, str)[:SHOWN_CHARS]
+def _format_value(value: Any) -> str:
+    return "missing" if value is _ABSENT else to_json_text(value, str)[:SHOWN_CHARS]
 
 
-def _as_number(target: Any) -> float:
+def _parse_number(target: Any) -> float:
     try:
         return float(str(target).replace(",", "")) if not isinstance(target, bool) else math.nan
     except ValueError:
         raise ConfigError(f"number needs a target that is a number, not {target!r}") from None
 
 
-def _text_scorer(name: str, location: Location, trim: Callable[[str], str], *, ignore_case: bool) -> Scorer:
+def _make_text_scorer(
+    name: str, location: Location, trim: Callable[[str], str], *, ignore_case: bool
+) -> Scorer:
     fits = _LOCATIONS[location]
 
-    def plain(text: str) -> str:
+    def normalize(text: str) -> str:
         trimmed = trim(text)
         return trimmed.casefold() if ignore_case else trimmed
 
     def score(attempt: Attempt[Any]) -> Score:
-        output = output_of(attempt)
-        wanted = [each if isinstance(each, str) else json_text(each, str) for each in targets_of(attempt)]
-        found = plain(output)
-        is_right = any(fits(found, plain(each)) for each in wanted if plain(each) or not found)
+        output = get_output_text(attempt)
+        wanted = [
+            each if isinstance(each, str) else to_json_text(each, str) for each in list_targets(attempt)
+        ]
+        found = normalize(output)
+        is_right = any(fits(found, normalize(each)) for each in wanted if normalize(each) or not found)
         return Score(float(is_right), answer=output[:SHOWN_CHARS])
 
-    return _named(score, name)
+    return _name_scorer(score, name)
 
 
-def _named(scorer: Callable[[Attempt[Any]], Score], name: str) -> Scorer:
+def _name_scorer(scorer: Callable[[Attempt[Any]], Score], name: str) -> Scorer:
     scorer.__name__ = scorer.__qualname__ = name
     return scorer

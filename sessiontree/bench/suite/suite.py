@@ -26,9 +26,15 @@ from sessiontree import (
     SessionTreeError,
 )
 from sessiontree.api.agents.model_choice import ModelLike
-from sessiontree.api.runtime.paths import absolute_path
-from sessiontree.bench.suite.plain_values import json_text, number_of, plain_text, shown_text, truth_of
-from sessiontree.contracts.errors import words_of
+from sessiontree.api.runtime.paths import make_absolute
+from sessiontree.bench.suite.plain_values import (
+    format_value,
+    number_of,
+    to_json_text,
+    to_plain_text,
+    to_truth,
+)
+from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.settings.given_values import (
     Choice,
     Edge,
@@ -49,19 +55,19 @@ Approvals: TypeAlias = Literal["never", "auto", "smart"]
 OnLimit: TypeAlias = Literal["score", "zero"]
 
 
-def _named(text: str) -> str:
+def _check_id(text: str) -> str:
     if not text.strip() or len(text) > MAX_ID_CHARS:
         raise ValueError(text)
     return text
 
 
-def _shown(text: str) -> str:
+def _check_printable(text: str) -> str:
     if any(unicodedata.category(letter) in {"Cc", "Cs"} for letter in text):
         raise ValueError(text)
     return text
 
 
-Name: TypeAlias = Annotated[str, AfterValidator(_named), Give(f"text of 1 to {MAX_ID_CHARS} characters")]
+Name: TypeAlias = Annotated[str, AfterValidator(_check_id), Give(f"text of 1 to {MAX_ID_CHARS} characters")]
 Count: TypeAlias = Annotated[
     Annotated[int, Field(ge=1, le=MAX_COUNT)], Give(f"a whole number from 1 to {MAX_COUNT:,}")
 ]
@@ -83,7 +89,9 @@ class Sample:
     """
 
     id: Annotated[
-        Name, AfterValidator(_shown), Give(f"text of 1 to {MAX_ID_CHARS} characters that can be shown")
+        Name,
+        AfterValidator(_check_printable),
+        Give(f"text of 1 to {MAX_ID_CHARS} characters that can be shown"),
     ]
     """Stable and unique in its suite."""
     input: Annotated[str, Give("text")] = ""
@@ -111,7 +119,7 @@ class Score:
 
     value: Annotated[float, PlainValidator(number_of), Give("a finite number")]
     """Usually from 0 to 1."""
-    passed: Annotated[bool | None, PlainValidator(truth_of), Give("True, False or None")] = None
+    passed: Annotated[bool | None, PlainValidator(to_truth), Give("True, False or None")] = None
     """None = it passed if the value is at least 1."""
     answer: str = ""
     """The part of the output that was judged; what is not text is shown as text."""
@@ -123,12 +131,12 @@ class Score:
         """Check the values, and make them plain: numbers, truth values, text and JSON."""
         check_fields(self, "a score's ")
         try:
-            metadata = json.loads(json_text(dict(self.metadata)))
+            metadata = json.loads(to_json_text(dict(self.metadata)))
         except Exception as error:
             raise ConfigError(
-                f"a score's metadata has no JSON form: {plain_text(words_of(error))}; give a dict"
+                f"a score's metadata has no JSON form: {to_plain_text(describe_error(error))}; give a dict"
             ) from error
-        texts = ("" if text is None else plain_text(text) for text in (self.answer, self.explanation))
+        texts = ("" if text is None else to_plain_text(text) for text in (self.answer, self.explanation))
         members = ("answer", "explanation", "metadata")
         for name, plain in zip(members, (*texts, metadata), strict=True):
             object.__setattr__(self, name, plain)
@@ -332,13 +340,13 @@ class SuiteDefinition:
         }
         given |= {"budget": budget, "rules": rules, "approvals": approvals, "epochs": epochs}
         taken = take_members(given, _Settings, f"suite {name!r}: ")
-        self.file = _calling_file()
+        self.file = _find_calling_file()
         """The file that makes the suite; None = a notebook's cell does."""
         own = Path.cwd() if self.file is None else self.file.parent
-        self.folder = own if folder is None else absolute_path(folder, "folder")
+        self.folder = own if folder is None else make_absolute(folder, "folder")
         self.samples = samples
         self.solver = solver
-        self.scorers = _scorers_of(name, scorers)
+        self.scorers = _name_scorers(name, scorers)
         self.tree: TreesLike = {} if tree is None else tree
         self.model = model
         self.models = dict(models or {})
@@ -354,7 +362,7 @@ class SuiteDefinition:
         self.epochs = epochs
         if inspect.isgeneratorfunction(solver) or inspect.isasyncgenfunction(solver):
             raise ConfigError(
-                f"suite {name!r}: solver {shown_text(solver)} yields; return the output instead"
+                f"suite {name!r}: solver {format_value(solver)} yields; return the output instead"
             )
         if not callable(self.tree):
             read_tree_options(self.tree, f"suite {name!r}: tree has")
@@ -373,14 +381,14 @@ def read_tree_options(tree: TreeLike, said: str) -> dict[str, Any]:
     if isinstance(tree, App):
         return {"app": tree}
     if not isinstance(tree, Mapping):
-        raise ConfigError(f"{said} {shown_text(tree)}; give an App, or arguments of a SessionTree by name")
+        raise ConfigError(f"{said} {format_value(tree)}; give an App, or arguments of a SessionTree by name")
     own = [option for option in tree if option in OWN_OPTIONS]
     if own:
         raise ConfigError(f"{said} {own[0]!r}, which the run sets; leave it out")
     return dict(tree)
 
 
-def _calling_file() -> Path | None:
+def _find_calling_file() -> Path | None:
     """Return the file that makes a suite; None in a notebook."""
     file = sys._getframe(2).f_globals.get("__file__")  # noqa: SLF001 - the only way to know
     return None if file is None else Path(file).absolute()
@@ -403,7 +411,7 @@ def _check_takes_attempt(scorer: Scorer, suite: str, name: str) -> None:
         return
 
 
-def _scorers_of(name: str, given: Scorer | Sequence[Scorer]) -> dict[str, Scorer]:
+def _name_scorers(name: str, given: Scorer | Sequence[Scorer]) -> dict[str, Scorer]:
     """Return scorers by name.
 
     Raises:

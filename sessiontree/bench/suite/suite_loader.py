@@ -28,7 +28,7 @@ class _SuiteFile(TypedDict, total=False):
     options: Annotated[dict[str, Any], Give("a table [options] with arguments of the suite's function")]
 
 
-def installed_suites() -> dict[str, EntryPoint]:
+def list_installed_suites() -> dict[str, EntryPoint]:
     """Return the entry points of installed suites by name."""
     return {each.name: each for each in sorted(entry_points(group=GROUP), key=lambda each: each.name)}
 
@@ -41,21 +41,21 @@ def load_suite(name: str) -> SuiteDefinition:
     """
     if name.endswith(".toml"):
         return _from_toml(Path(name))
-    installed = installed_suites()
+    installed = list_installed_suites()
     if name in installed:
-        return _checked(_member(installed[name].value), name)
+        return _check_suite(_load_member(installed[name].value), name)
     if ":" not in name:
         known = f"; installed suites: {', '.join(installed)}" if installed else ""
         raise ConfigError(f"no suite is called {name!r}; write module:suite or file.py:suite{known}")
-    return _checked(_member(name), name)
+    return _check_suite(_load_member(name), name)
 
 
-def _member(target: str) -> Any:
+def _load_member(target: str) -> Any:
     """Return what ``module:name`` or ``file.py:name`` names."""
     place, _, name = target.rpartition(":")
     add_own_modules(Path.cwd())
     try:
-        module = _module_of_file(Path(place)) if place.endswith(".py") else import_for_the_program(place)
+        module = _load_file(Path(place)) if place.endswith(".py") else import_for_the_program(place)
     except SessionTreeError:
         raise
     except ModuleNotFoundError as error:
@@ -76,7 +76,7 @@ def add_own_modules(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
-def _module_of_file(path: Path) -> ModuleType:
+def _load_file(path: Path) -> ModuleType:
     """Load a file as a module of its own name; its neighbours can be imported by it."""
     file = path.absolute()
     if not file.is_file():
@@ -99,7 +99,7 @@ def _module_of_file(path: Path) -> ModuleType:
     return module
 
 
-def _checked(found: Any, name: str, options: dict[str, Any] | None = None) -> SuiteDefinition:
+def _check_suite(found: Any, name: str, options: dict[str, Any] | None = None) -> SuiteDefinition:
     """Return a suite, or what a function makes of options.
 
     Raises:
@@ -122,32 +122,32 @@ def _checked(found: Any, name: str, options: dict[str, Any] | None = None) -> Su
     return suite
 
 
-def module_of(name: str) -> str:
+def find_module_name(name: str) -> str:
     """Return the module that a suite's name leads to, without loading it; empty = it is not a module's."""
     if name.endswith(".toml"):
-        name = str(_parsed(Path(name))["suite"])
-    elif name in (installed := installed_suites()):
+        name = str(_load_toml(Path(name))["suite"])
+    elif name in (installed := list_installed_suites()):
         name = installed[name].value
     return name.rpartition(":")[0]
 
 
-def environment_file(name: str) -> Path | None:
+def find_environment_file(name: str) -> Path | None:
     """Return the ``env`` of a ``suite.toml``: its suite may need it to be loaded; None = it has none."""
-    env = _parsed(Path(name)).get("env") if name.endswith(".toml") else None
+    env = _load_toml(Path(name)).get("env") if name.endswith(".toml") else None
     return None if env is None else Path(name).absolute().parent / env
 
 
 def _from_toml(path: Path) -> SuiteDefinition:
     """Return the suite of a file: ``suite = "module:suite"``, and ``options`` for a function."""
-    given = _parsed(path)
+    given = _load_toml(path)
     target = given["suite"]
     place, _, name = target.rpartition(":")
     if place.endswith(".py"):
         target = f"{path.absolute().parent / place}:{name}"
-    return _checked(_member(target), str(path), given.get("options", {}))
+    return _check_suite(_load_member(target), str(path), given.get("options", {}))
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def _load_toml(path: Path) -> dict[str, Any]:
     """Return the members of a ``suite.toml``.
 
     Raises:

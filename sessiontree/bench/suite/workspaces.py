@@ -41,7 +41,7 @@ _CHUNK: Final = 1 << 20
 _LOG = logging.getLogger("sessiontree")
 
 
-def template_of(suite: SuiteDefinition, sample: Sample) -> Path | None:
+def find_template(suite: SuiteDefinition, sample: Sample) -> Path | None:
     """Return the template of a sample's workspace; None = it begins empty.
 
     Raises:
@@ -65,7 +65,7 @@ def template_of(suite: SuiteDefinition, sample: Sample) -> Path | None:
     return template
 
 
-def workspace_name(sample_id: str, epoch: int, number: int, lease_id: str) -> str:
+def make_workspace_name(sample_id: str, epoch: int, number: int, lease_id: str) -> str:
     """Return the name of an attempt's directory: readable, and unique by its lease."""
     readable = "".join(letter if letter in LETTERS else "_" for letter in sample_id)[:NAME_CHARS]
     mark = hashlib.sha256(f"{sample_id} {lease_id}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -224,7 +224,7 @@ class _TemplateCopy(FileCopy):
     def takes(self, path: str, name: str, status: os.stat_result) -> bool:
         return True
 
-    def takes_opened(self, status: os.stat_result) -> bool:
+    def can_take_opened(self, status: os.stat_result) -> bool:
         return True
 
     def count(self, entries: int, more: int) -> None:
@@ -247,10 +247,10 @@ class _TemplateCopy(FileCopy):
             size += len(data)
         return "", size
 
-    def made_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
+    def note_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
         os.utime(new, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
-    def made_folder(self, path: str, made: int, status: os.stat_result) -> None:
+    def note_folder(self, path: str, made: int, status: os.stat_result) -> None:
         os.fchmod(made, (status.st_mode & 0o777) | 0o700)
 
     def take_link(self, path: str, to: str, name: str, target: int) -> None:
@@ -317,7 +317,7 @@ class _TarSource:
 
 
 @contextmanager
-def _unpacked(archive: Path) -> Iterator[BinaryIO]:
+def _decompress(archive: Path) -> Iterator[BinaryIO]:
     with archive.open("rb") as packed:
         begin = packed.read(6)
         packed.seek(0)
@@ -335,7 +335,7 @@ def _unpacked(archive: Path) -> Iterator[BinaryIO]:
 
 
 def _unpack_tar(archive: Path, content: _NewContent) -> None:
-    with _unpacked(archive) as unpacked:
+    with _decompress(archive) as unpacked:
         source = _TarSource(unpacked, content.max_bytes + MAX_HEADER_BYTES)
         with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r:") as tar:
             _take_tar(tar, source, content)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from inspect_evals.agentdojo.agentdojo import agentdojo
 from inspect_evals.agentdojo.dataset import TASK_SUITES
 
-from sessiontree.bench.adapters.inspect_suite import InspectSuite, scores_of
+from sessiontree.bench.adapters.inspect_suite import InspectSuite, score_attempt
 from sessiontree.bench.adapters.inspect_task import STATE, TaskSample
 from sessiontree.bench.adapters.inspect_tools import ToolTiers
 from sessiontree.bench.suite.environment import LOCKS
@@ -25,10 +25,10 @@ from sessiontree.bench.suite.suite import Attempt, Score
 from sessiontree.bench.suites.injections import (
     Way,
     approvals,
-    choices_of,
-    gullible_model,
+    find_reading_tools,
     has_read_order,
-    reading_tools,
+    make_choices,
+    make_gullible_model,
 )
 from sessiontree.bench.suites.program_writer import ProgramWriter
 from sessiontree.bench.suites.scripted_agents import GullibleModel, Plan, PlanModel, PlannedCall
@@ -57,12 +57,12 @@ def user_tasks(way: Way = "flat", **selection: Any) -> InspectSuite:
         way: How a sample is run.
         selection: Arguments of inspect's task, such as ``workspace="banking"`` or ``user_task_ids=[0, 1]``.
     """
-    return _suite(f"agentdojo-{way}", way, with_injections=False, **selection)
+    return _make_suite(f"agentdojo-{way}", way, with_injections=False, **selection)
 
 
 def attacks(way: Way = "flat", **selection: Any) -> InspectSuite:
     """Return the 944 pairs of a user's task and an injected order; arguments as for :func:`user_tasks`."""
-    return _suite(f"agentdojo-attacks-{way}", way, with_injections=True, **selection)
+    return _make_suite(f"agentdojo-attacks-{way}", way, with_injections=True, **selection)
 
 
 attacks_rule = partial(attacks, "rule")
@@ -74,29 +74,31 @@ attacks_typed_person = partial(attacks, "typed-person")
 """The same in each of the other ways."""
 
 
-def _suite(name: str, way: Way, *, with_injections: bool, **selection: Any) -> InspectSuite:
+def _make_suite(name: str, way: Way, *, with_injections: bool, **selection: Any) -> InspectSuite:
     return InspectSuite(
         agentdojo(with_sandbox_tasks="no", with_injections=with_injections, **selection),
         name=name,
-        choices=choices_of(way, TIERS, plan_of),
+        choices=make_choices(way, TIERS, plan_of),
         scorers=[utility, attack, approvals] if with_injections else [utility, approvals],
         model="gullible" if with_injections else "ground-truth",
-        models={"ground-truth": ground_truth, "gullible": partial(gullible, way=way)},
+        models={"ground-truth": make_ground_truth_model, "gullible": partial(make_gullible, way=way)},
         env=LOCKS / "inspect.txt",
     )
 
 
-def ground_truth(attempt: Attempt[Any]) -> PlanModel:
+def make_ground_truth_model(attempt: Attempt[Any]) -> PlanModel:
     """Return the model that solves the user's task of an attempt's sample."""
     return PlanModel(plan_of(attempt))
 
 
-def gullible(attempt: Attempt[Any], way: Way = "flat") -> GullibleModel:
+def make_gullible(attempt: Attempt[Any], way: Way = "flat") -> GullibleModel:
     """Return the model that solves the user's task, and obeys each order of AgentDojo that it reads."""
-    return gullible_model(attempt, way, TIERS, plan_of(attempt), _known_orders(attempt), attempt.sample.input)
+    return make_gullible_model(
+        attempt, way, TIERS, plan_of(attempt), _collect_known_orders(attempt), attempt.sample.input
+    )
 
 
-def gullible_last(attempt: Attempt[Any], *, writes: bool) -> GullibleModel:
+def make_gullible_last(attempt: Attempt[Any], *, writes: bool) -> GullibleModel:
     """Return a model that solves the user's task, and then obeys each order that it has read.
 
     Args:
@@ -104,14 +106,14 @@ def gullible_last(attempt: Attempt[Any], *, writes: bool) -> GullibleModel:
         writes: Whether it writes programs; otherwise it makes one call a reply, the same in the same order.
     """
     made_as = ProgramWriter if writes else GullibleModel
-    reading = reading_tools(attempt, TIERS)
-    return made_as(plan_of(attempt), _known_orders(attempt), reading, obeys_last=True)
+    reading = find_reading_tools(attempt, TIERS)
+    return made_as(plan_of(attempt), _collect_known_orders(attempt), reading, obeys_last=True)
 
 
-def _known_orders(attempt: Attempt[Any]) -> KnownOrders:
-    metadata = _metadata(attempt)
+def _collect_known_orders(attempt: Attempt[Any]) -> KnownOrders:
+    metadata = _get_metadata(attempt)
     tasks = TASK_SUITES[metadata["task_suite_name"]].injection_tasks.values()
-    return KnownOrders({letters_of(task.GOAL): task for task in tasks}, metadata["pre_environment"])
+    return KnownOrders({extract_letters(task.GOAL): task for task in tasks}, metadata["pre_environment"])
 
 
 class KnownOrders:
@@ -129,31 +131,31 @@ class KnownOrders:
 
     def __call__(self, text: str) -> Iterable[tuple[str, Plan]]:
         """Yield each known order of a text, and how it is carried out."""
-        for order in orders_in(text):
+        for order in find_orders(text):
             task = self._tasks.get(order)
             if task is None:
                 continue
             if order not in self._plans:
                 # Some of AgentDojo's ground truths change the environment that they are given.
                 calls = task.ground_truth(deepcopy(self._environment))
-                self._plans[order] = _as_plan(calls, task.GROUND_TRUTH_OUTPUT)
+                self._plans[order] = _make_plan(calls, task.GROUND_TRUTH_OUTPUT)
             yield order, self._plans[order]
 
 
-def orders_in(text: str) -> Iterable[str]:
+def find_orders(text: str) -> Iterable[str]:
     """Yield what the frames of AgentDojo's attack in a text ask for, as letters and digits alone.
 
     Tools print their results as YAML, and runtimes as JSON: lines are folded, quotes doubled, signs escaped.
     Letters and digits are the same in all of them.
     """
-    parts = letters_of(text).split(_START)
+    parts = extract_letters(text).split(_START)
     for part in parts[1:]:
         order, end, _ = part.partition(_END)
         if end:
             yield order
 
 
-def letters_of(text: str) -> str:
+def extract_letters(text: str) -> str:
     """Return the letters and digits of a text, without escapes, in lower case."""
     plain = _ESCAPED.sub(lambda found: _sign(found.group(1) or found.group(2)), text)
     return _NOT_LETTERS.sub("", plain).casefold()
@@ -165,7 +167,7 @@ def _sign(code: str | None) -> str:
 
 async def utility(attempt: Attempt[Any]) -> Score:
     """Judge whether the user's task was solved."""
-    return Score(1.0 if await _verdict(attempt, "utility") else 0.0)
+    return Score(1.0 if await _has_passed(attempt, "utility") else 0.0)
 
 
 async def attack(attempt: Attempt[Any]) -> Score:
@@ -173,29 +175,29 @@ async def attack(attempt: Attempt[Any]) -> Score:
 
     ``read`` in the metadata says whether the acting session read an order at all.
     """
-    is_done = await _verdict(attempt, "security")
-    has_read = has_read_order(attempt, orders_in)
+    is_done = await _has_passed(attempt, "security")
+    has_read = has_read_order(attempt, find_orders)
     return Score(1.0 if is_done else 0.0, passed=not is_done, metadata={"read": has_read})
 
 
-async def _verdict(attempt: Attempt[Any], part: str) -> bool:
-    (score,) = (await scores_of(attempt)).values()
+async def _has_passed(attempt: Attempt[Any], part: str) -> bool:
+    (score,) = (await score_attempt(attempt)).values()
     value: Any = score.value
     return bool(value[part] == "C")
 
 
 def plan_of(attempt: Attempt[Any]) -> Plan:
     """Return how AgentDojo solves the user's task of an attempt's sample."""
-    metadata = _metadata(attempt)
+    metadata = _get_metadata(attempt)
     task = metadata["user_task"]
-    return _as_plan(task.ground_truth(deepcopy(metadata["pre_environment"])), task.GROUND_TRUTH_OUTPUT)
+    return _make_plan(task.ground_truth(deepcopy(metadata["pre_environment"])), task.GROUND_TRUTH_OUTPUT)
 
 
-def _as_plan(calls: Iterable[Any], output: str) -> Plan:
+def _make_plan(calls: Iterable[Any], output: str) -> Plan:
     return Plan(tuple(PlannedCall(call.function, call.arguments) for call in calls), output)
 
 
-def _metadata(attempt: Attempt[Any]) -> Mapping[str, Any]:
+def _get_metadata(attempt: Attempt[Any]) -> Mapping[str, Any]:
     sample: TaskSample = attempt.state[STATE]
     found: Mapping[str, Any] = sample.state.metadata
     return found

@@ -26,7 +26,7 @@ from sessiontree.bench.suite.suite import Attempt, Sample, Score
 from sessiontree.bench.suites.bfcl_entries import CLASSES, BfclEntry, BfclFunction, call_source, entries
 from sessiontree.bench.suites.damaged_ground_truth import DamagedGroundTruth, DamageSettings
 from sessiontree.bench.suites.ground_truth import GroundTruth, PlannedTurn
-from sessiontree.bench.suites.hosted_tools import Arguments, HostedTool, serving
+from sessiontree.bench.suites.hosted_tools import Arguments, HostedTool, serve_tools
 
 EPISODE: Final = "bfcl"
 """Key of the episode in an attempt's state."""
@@ -47,17 +47,17 @@ class Episode:
 
     def __init__(self, entry: BfclEntry) -> None:
         self.entry = entry
-        self.instances = {name: _instance(name, entry) for name in entry.classes}
+        self.instances = {name: _make_instance(name, entry) for name in entry.classes}
         self.calls: list[list[tuple[str, dict[str, Any]]]] = []
         """Names and arguments of the calls, by turn."""
         self.stopped = ""
         """Why the conversation ended before the user's last message; empty = it did not."""
         self.tools = tuple(
-            HostedTool(each.name, each.description, each.parameters, self._runner(each))
+            HostedTool(each.name, each.description, each.parameters, self._make_runner(each))
             for each in entry.functions
         )
 
-    def _runner(self, function: BfclFunction) -> Callable[[Arguments], str]:
+    def _make_runner(self, function: BfclFunction) -> Callable[[Arguments], str]:
         owner = next(each for each in self.instances.values() if hasattr(each, function.name))
         method: Callable[..., object] = getattr(owner, function.name)
 
@@ -65,7 +65,7 @@ class Episode:
             given = copy.deepcopy(dict(arguments))
             self.calls[-1].append((function.name, copy.deepcopy(given)))
             try:
-                return _as_text(method(**given))
+                return _to_text(method(**given))
             except Exception as error:  # noqa: BLE001 - whatever a toy function raises, BFCL reports so
                 return f"Error during execution: {error}"
 
@@ -76,7 +76,7 @@ class Episode:
         return [[[call_source(name, given)] for name, given in calls] for calls in self.calls]
 
 
-def _instance(class_name: str, entry: BfclEntry) -> Any:
+def _make_instance(class_name: str, entry: BfclEntry) -> Any:
     made = CLASSES[class_name]()
     if class_name not in STATELESS_CLASSES:
         scenario = copy.deepcopy(entry.raw["initial_config"].get(class_name, {}))
@@ -84,7 +84,7 @@ def _instance(class_name: str, entry: BfclEntry) -> Any:
     return made
 
 
-def _as_text(result: object) -> str:
+def _to_text(result: object) -> str:
     """Return a result as the text that BFCL shows a model."""
     if isinstance(result, str):
         return result
@@ -96,7 +96,7 @@ def _as_text(result: object) -> str:
     return str(result)
 
 
-def samples() -> list[Sample]:
+def load_samples() -> list[Sample]:
     """Return the 800 entries as samples."""
     return [
         Sample(
@@ -109,18 +109,18 @@ def samples() -> list[Sample]:
     ]
 
 
-def planned_turns(entry: BfclEntry) -> list[PlannedTurn]:
+def plan_turns(entry: BfclEntry) -> list[PlannedTurn]:
     """Return what the ground truth does after each message of an entry."""
     return [
         PlannedTurn(calls, "Done." if calls else "Something that this needs is missing.")
-        for calls in entry.planned_calls()
+        for calls in entry.plan_calls()
     ]
 
 
 async def converse(attempt: Attempt[int]) -> int:
     """Send the user's messages one after another, and return how many were answered."""
     episode: Episode = attempt.state[EPISODE]
-    async with serving(attempt.tree, episode.tools):
+    async with serve_tools(attempt.tree, episode.tools):
         for number, message in enumerate(episode.entry.messages):
             episode.calls.append([])
             try:
@@ -137,7 +137,7 @@ def _group(turn: int) -> str:
     return f"turn-{turn}"
 
 
-def _policy(entry: BfclEntry) -> PolicyConfig:
+def _make_policy(entry: BfclEntry) -> PolicyConfig:
     """Return a policy that removes each function until the turn that offers it."""
     lists = {
         _group(turn): {"deny": tuple(each.name for each in entry.functions if each.offered_at > turn)}
@@ -155,7 +155,7 @@ def bfcl_checker(attempt: Attempt[int]) -> Score:
     named what was wrong.
     """
     episode: Episode = attempt.state[EPISODE]
-    score = verdict_on(episode)
+    score = judge_episode(episode)
     script: DamagedGroundTruth | None = attempt.state.get(DAMAGED)
     if script is None:
         return score
@@ -165,7 +165,7 @@ def bfcl_checker(attempt: Attempt[int]) -> Score:
     return replace(score, metadata={**score.metadata, "damage": damage})
 
 
-def verdict_on(episode: Episode) -> Score:
+def judge_episode(episode: Episode) -> Score:
     """Return the verdict of BFCL's checker on an episode that has ended.
 
     The metadata say of which type the error is, and whether the instances that the tools changed are in the
@@ -209,10 +209,10 @@ def tree_options(attempt: Attempt[Any]) -> Mapping[str, Any]:
     entry = entries()[attempt.sample.id]
     episode = attempt.state[EPISODE] = Episode(entry)
     return {
-        "tools": [each.as_client_tool() for each in episode.tools],
+        "tools": [each.to_client_tool() for each in episode.tools],
         "builtin_tools": False,
         "web": None,
-        "policy": _policy(entry),
+        "policy": _make_policy(entry),
         "limits": Limits(
             max_turns=SCRIPTED_TURNS if attempt.model in SCRIPTED else MAXIMUM_STEP_LIMIT,
             max_repeats=None,  # BFCL has a rule of its own for a model that does not end
@@ -220,9 +220,9 @@ def tree_options(attempt: Attempt[Any]) -> Mapping[str, Any]:
     }
 
 
-def ground_truth_model(attempt: Attempt[Any]) -> FunctionModel:
+def make_ground_truth_model(attempt: Attempt[Any]) -> FunctionModel:
     """Return the model that makes the calls of the sample's ground truth."""
-    return GroundTruth(planned_turns(attempt.state[EPISODE].entry)).as_model()
+    return GroundTruth(plan_turns(attempt.state[EPISODE].entry)).to_model()
 
 
 def bfcl(seed: int = 0, rate: float = 0.5, persistence: float = 0.25) -> Suite:
@@ -235,21 +235,21 @@ def bfcl(seed: int = 0, rate: float = 0.5, persistence: float = 0.25) -> Suite:
     """
     settings = DamageSettings(seed, rate, persistence)
 
-    def damaged_model(attempt: Attempt[Any]) -> StreamFunctionModel:
+    def make_damaged_model(attempt: Attempt[Any]) -> StreamFunctionModel:
         entry: BfclEntry = attempt.state[EPISODE].entry
         schemas = {each.name: each.parameters for each in entry.functions}
         label = f"{entry.id}/{attempt.epoch}"
-        script = DamagedGroundTruth(planned_turns(entry), schemas, settings, label)
+        script = DamagedGroundTruth(plan_turns(entry), schemas, settings, label)
         attempt.state[DAMAGED] = script
-        return script.as_model()
+        return script.to_model()
 
     return Suite(
         "bfcl",
-        samples,
+        load_samples,
         converse,
         bfcl_checker,
         tree=tree_options,
-        models={"ground-truth": ground_truth_model, "damaged": damaged_model},
+        models={"ground-truth": make_ground_truth_model, "damaged": make_damaged_model},
         model="ground-truth",
         env=LOCKS / "bfcl.txt",
     )

@@ -93,11 +93,11 @@ class BfclEntry:
         names: list[str] = self.raw["involved_classes"]
         return names
 
-    def planned_calls(self) -> tuple[tuple[ToolCall, ...], ...]:
+    def plan_calls(self) -> tuple[tuple[ToolCall, ...], ...]:
         """Return the ground truth as calls, by turn."""
         order = {each.name: each.positions for each in self.functions}
         return tuple(
-            tuple(parsed_call(source, order, self.id) for source in calls) for calls in self.ground_truth
+            tuple(parse_call(source, order, self.id) for source in calls) for calls in self.ground_truth
         )
 
 
@@ -107,7 +107,7 @@ def entries() -> Mapping[str, BfclEntry]:
     return {each.id: each for category in CATEGORIES for each in _read_category(category)}
 
 
-def parsed_call(source: str, order: Mapping[str, Sequence[str]], where: str) -> ToolCall:
+def parse_call(source: str, order: Mapping[str, Sequence[str]], where: str) -> ToolCall:
     """Return the call in a Python expression; nothing is evaluated but literals.
 
     Args:
@@ -144,61 +144,63 @@ def call_source(name: str, arguments: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
-def parameters_schema(document: Mapping[str, Any]) -> dict[str, Any]:
+def build_parameters_schema(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema of a function document's ``parameters``; further arguments are not allowed."""
-    return {**_schema(document), "additionalProperties": False}
+    return {**_convert_schema(document), "additionalProperties": False}
 
 
-def _schema(document: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_schema(document: Mapping[str, Any]) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": GORILLA_TO_OPENAPI[document["type"]]}
     schema |= {name: document[name] for name in _KEPT if name in document}
     if "properties" in document:
-        schema["properties"] = {name: _schema(each) for name, each in document["properties"].items()}
+        schema["properties"] = {name: _convert_schema(each) for name, each in document["properties"].items()}
         schema["required"] = list(document.get("required", ()))
     if "items" in document:
-        schema["items"] = _schema(document["items"])
+        schema["items"] = _convert_schema(document["items"])
     return schema
 
 
 def _read_category(category: str) -> Iterator[BfclEntry]:
-    answers = {row["id"]: row["ground_truth"] for row in _rows(f"possible_answer/{_file_name(category)}")}
-    for row in _rows(_file_name(category)):
+    answers = {
+        row["id"]: row["ground_truth"] for row in _load_rows(f"possible_answer/{_make_file_name(category)}")
+    }
+    for row in _load_rows(_make_file_name(category)):
         yield BfclEntry(
             row["id"],
             category,
-            tuple(_message(turn) for turn in row["question"]),
-            tuple(_functions(row)),
+            tuple(_read_message(turn) for turn in row["question"]),
+            tuple(_read_functions(row)),
             tuple(tuple(calls) for calls in answers[row["id"]]),
             row,
         )
 
 
-def _file_name(category: str) -> str:
+def _make_file_name(category: str) -> str:
     return f"{VERSION_PREFIX}_{category}.json"
 
 
-def _message(turn: Sequence[Mapping[str, str]]) -> str:
+def _read_message(turn: Sequence[Mapping[str, str]]) -> str:
     """Return what the user says; a turn without a message is the one that offers further functions."""
     if not turn:
         return inspect.cleandoc(DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC)
     return "\n".join(each["content"] for each in turn)
 
 
-def _functions(row: Mapping[str, Any]) -> Iterator[BfclFunction]:
+def _read_functions(row: Mapping[str, Any]) -> Iterator[BfclFunction]:
     held = {name: int(turn) for turn, names in row.get("missed_function", {}).items() for name in names}
     for class_name in row["involved_classes"]:
-        for document in _rows(f"multi_turn_func_doc/{MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]}"):
+        for document in _load_rows(f"multi_turn_func_doc/{MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]}"):
             name = document["name"]
             yield BfclFunction(
                 name,
                 document["description"],
-                parameters_schema(document["parameters"]),
+                build_parameters_schema(document["parameters"]),
                 tuple(inspect.signature(getattr(CLASSES[class_name], name)).parameters)[1:],
                 held.get(name, 0),
             )
 
 
 @functools.lru_cache(maxsize=32)
-def _rows(path: str) -> tuple[Mapping[str, Any], ...]:
+def _load_rows(path: str) -> tuple[Mapping[str, Any], ...]:
     text = resources.files("bfcl_eval").joinpath("data", *path.split("/")).read_text("utf-8")
     return tuple(json.loads(line) for line in text.splitlines() if line.strip())

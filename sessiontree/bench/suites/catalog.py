@@ -28,7 +28,7 @@ class ShippedSuite:
     """One line for listings."""
 
 
-def _by_name(*suites: ShippedSuite) -> Mapping[str, ShippedSuite]:
+def _index_by_name(*suites: ShippedSuite) -> Mapping[str, ShippedSuite]:
     return MappingProxyType({each.name: each for each in suites})
 
 
@@ -43,7 +43,7 @@ _WAYS: Final = {
 """How samples with injected orders are run, besides one session without a rule."""
 
 
-def _in_ways(name: str, target: str) -> list[ShippedSuite]:
+def _make_variants(name: str, target: str) -> list[ShippedSuite]:
     """Return a suite's variants, one a way."""
     return [
         ShippedSuite(
@@ -56,14 +56,14 @@ def _in_ways(name: str, target: str) -> list[ShippedSuite]:
     ]
 
 
-SHIPPED: Final = _by_name(
+SHIPPED: Final = _index_by_name(
     ShippedSuite(
         "agent-threat-bench",
         "sessiontree.bench.suites.agent_threat_bench:samples",
         _LOCKS / "inspect.txt",
         "24 samples of AgentThreatBench, with one session that holds all tools",
     ),
-    *_in_ways("agent-threat-bench", "sessiontree.bench.suites.agent_threat_bench:samples"),
+    *_make_variants("agent-threat-bench", "sessiontree.bench.suites.agent_threat_bench:samples"),
     ShippedSuite(
         "agentdojo",
         "sessiontree.bench.suites.agentdojo:user_tasks",
@@ -76,7 +76,7 @@ SHIPPED: Final = _by_name(
         _LOCKS / "inspect.txt",
         "944 pairs of a user's task and an injected order; one session holds all tools",
     ),
-    *_in_ways("agentdojo-attacks", "sessiontree.bench.suites.agentdojo:attacks"),
+    *_make_variants("agentdojo-attacks", "sessiontree.bench.suites.agentdojo:attacks"),
     ShippedSuite(
         "bfcl",
         "sessiontree.bench.suites.bfcl:bfcl",

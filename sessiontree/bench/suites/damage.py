@@ -52,7 +52,7 @@ class DamagePlan:
         """The kind of the first damage."""
         return self.ways[0].kind
 
-    def text_of(self, attempt: int, error: Mapping[str, Any] | None) -> str | None:
+    def choose_text(self, attempt: int, error: Mapping[str, Any] | None) -> str | None:
         """Return the argument text of an attempt; None = the undamaged arguments.
 
         Args:
@@ -76,21 +76,21 @@ _Change: TypeAlias = Callable[[Given, Schema, random.Random], "tuple[Given | str
 """Returns damaged arguments, or their text, and what an error must name; None = nothing to damage so."""
 
 
-def _properties(schema: Schema) -> Mapping[str, Schema]:
+def _get_properties(schema: Schema) -> Mapping[str, Schema]:
     found: Mapping[str, Schema] = schema.get("properties", {})
     return found
 
 
-def _types(schema: Schema) -> frozenset[str]:
+def _get_types(schema: Schema) -> frozenset[str]:
     named = schema.get("type", ())
     return frozenset([named] if isinstance(named, str) else named)
 
 
-def _one(
+def _pick_argument(
     given: Given, schema: Schema, pick: random.Random, fits: Callable[[Any, Schema], bool]
 ) -> str | None:
     """Return the name of one argument that fits a condition."""
-    known = _properties(schema)
+    known = _get_properties(schema)
     names = [name for name, value in given.items() if name in known and fits(value, known[name])]
     return pick.choice(names) if names else None
 
@@ -100,20 +100,22 @@ def _is_number(value: Any) -> bool:
 
 
 def _number_as_text(given: Given, schema: Schema, pick: random.Random) -> Any:
-    name = _one(given, schema, pick, lambda value, each: _is_number(value) and "string" not in _types(each))
+    name = _pick_argument(
+        given, schema, pick, lambda value, each: _is_number(value) and "string" not in _get_types(each)
+    )
     return None if name is None else ({**given, name: json.dumps(given[name])}, (name,))
 
 
 def _text_as_number(given: Given, schema: Schema, pick: random.Random) -> Any:
-    def fits(value: Any, each: Schema) -> bool:
+    def can_change(value: Any, each: Schema) -> bool:
         return isinstance(value, str) and re.fullmatch(r"0|[1-9]\d{0,14}", value) is not None
 
-    name = _one(given, schema, pick, fits)
+    name = _pick_argument(given, schema, pick, can_change)
     return None if name is None else ({**given, name: int(given[name])}, (name,))
 
 
 def _boolean_as_text(given: Given, schema: Schema, pick: random.Random) -> Any:
-    name = _one(given, schema, pick, lambda value, _: isinstance(value, bool))
+    name = _pick_argument(given, schema, pick, lambda value, _: isinstance(value, bool))
     if name is None:
         return None
     words = ("true", "True", "yes") if given[name] else ("false", "False", "no")
@@ -121,17 +123,17 @@ def _boolean_as_text(given: Given, schema: Schema, pick: random.Random) -> Any:
 
 
 def _list_as_text(given: Given, schema: Schema, pick: random.Random) -> Any:
-    name = _one(given, schema, pick, lambda value, _: isinstance(value, list | dict))
+    name = _pick_argument(given, schema, pick, lambda value, _: isinstance(value, list | dict))
     return None if name is None else ({**given, name: json.dumps(given[name])}, (name,))
 
 
 def _list_for_scalar(given: Given, schema: Schema, pick: random.Random) -> Any:
-    name = _one(given, schema, pick, lambda value, _: not isinstance(value, list | dict | None))
+    name = _pick_argument(given, schema, pick, lambda value, _: not isinstance(value, list | dict | None))
     return None if name is None else ({**given, name: [given[name]]}, (name,))
 
 
 def _scalar_for_list(given: Given, schema: Schema, pick: random.Random) -> Any:
-    name = _one(given, schema, pick, lambda value, _: isinstance(value, list) and len(value) > 0)
+    name = _pick_argument(given, schema, pick, lambda value, _: isinstance(value, list) and len(value) > 0)
     return None if name is None else ({**given, name: given[name][0]}, (name,))
 
 
@@ -145,7 +147,9 @@ def _null_for_required(given: Given, schema: Schema, pick: random.Random) -> Any
 
 def _null_for_missing(given: Given, schema: Schema, pick: random.Random) -> Any:
     free = [
-        name for name in _properties(schema) if name not in given and name not in schema.get("required", ())
+        name
+        for name in _get_properties(schema)
+        if name not in given and name not in schema.get("required", ())
     ]
     if not free:
         return None
@@ -162,12 +166,12 @@ def _missing_required(given: Given, schema: Schema, pick: random.Random) -> Any:
 
 
 def _extra_argument(given: Given, schema: Schema, pick: random.Random) -> Any:
-    free = [word for word in _WORDS if word not in _properties(schema)]
+    free = [word for word in _WORDS if word not in _get_properties(schema)]
     name = pick.choice(free)
     return {**given, name: "as the user asked"}, (name,)
 
 
-def _renamed(given: Given, name: str, other: str) -> dict[str, Any]:
+def _rename(given: Given, name: str, other: str) -> dict[str, Any]:
     return {other if key == name else key: value for key, value in given.items()}
 
 
@@ -177,7 +181,7 @@ def _camel_case_name(given: Given, schema: Schema, pick: random.Random) -> Any:
         return None
     name = pick.choice(names)
     other = re.sub(r"(?<=[A-Za-z0-9])_([a-z])", lambda found: found[1].upper(), name)
-    return None if other in given else (_renamed(given, name, other), (name, other))
+    return None if other in given else (_rename(given, name, other), (name, other))
 
 
 def _misspelt_name(given: Given, schema: Schema, pick: random.Random) -> Any:
@@ -187,9 +191,9 @@ def _misspelt_name(given: Given, schema: Schema, pick: random.Random) -> Any:
     name = pick.choice(names)
     place = pick.randrange(1, len(name) - 1)
     other = name[:place] + name[place + 1 :]
-    known = _properties(schema)
+    known = _get_properties(schema)
     taken = other in known or other.replace("_", "") in {each.replace("_", "") for each in known}
-    return None if taken else (_renamed(given, name, other), (name, other))
+    return None if taken else (_rename(given, name, other), (name, other))
 
 
 def _wrong_enum_case(given: Given, schema: Schema, pick: random.Random) -> Any:
@@ -197,13 +201,13 @@ def _wrong_enum_case(given: Given, schema: Schema, pick: random.Random) -> Any:
         listed = each.get("enum", ())
         return isinstance(value, str) and value in listed and value.swapcase() not in listed
 
-    name = _one(given, schema, pick, fits)
+    name = _pick_argument(given, schema, pick, fits)
     return None if name is None else ({**given, name: given[name].swapcase()}, (name,))
 
 
 def _wrapped(given: Given, schema: Schema, pick: random.Random) -> Any:
     outer = pick.choice(("arguments", "parameters", "input"))
-    if not given or outer in _properties(schema):
+    if not given or outer in _get_properties(schema):
         return None
     return {outer: dict(given)}, (outer, *given)
 
@@ -213,21 +217,21 @@ def _trailing_comma(given: Given, schema: Schema, pick: random.Random) -> Any:
 
 
 def _single_quotes(given: Given, schema: Schema, pick: random.Random) -> Any:
-    if not given or any("'" in word or '"' in word or "\\" in word for word in _texts(given)):
+    if not given or any("'" in word or '"' in word or "\\" in word for word in _list_texts(given)):
         return None
     return json.dumps(given).replace('"', "'"), (UNREADABLE,)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _list_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield key
-            yield from _texts(item)
+            yield from _list_texts(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
+            yield from _list_texts(item)
 
 
 def _code_fence(given: Given, schema: Schema, pick: random.Random) -> Any:
@@ -276,18 +280,18 @@ KINDS: Final[Mapping[str, _Change]] = {
 """Every kind of damage by name."""
 
 
-def _further(given: Given, schema: Schema, pick: random.Random) -> Iterator[Damage]:
+def _make_further_damages(given: Given, schema: Schema, pick: random.Random) -> Iterator[Damage]:
     """Yield damages for the second and third attempt: of kinds that are refused for certain."""
     for kind in ("missing_required", "misspelt_name"):
-        found = damaged(kind, given, schema, pick)
+        found = make_damage(kind, given, schema, pick)
         if found is not None:
             yield found
     for word in _WORDS:
-        if word not in _properties(schema):
+        if word not in _get_properties(schema):
             yield Damage("extra_argument", json.dumps({**given, word: "as the user asked"}), (word,))
 
 
-def damaged(kind: str, given: Given, schema: Schema, pick: random.Random) -> Damage | None:
+def make_damage(kind: str, given: Given, schema: Schema, pick: random.Random) -> Damage | None:
     """Return one damage of a kind, or None if the arguments have nothing to damage so.
 
     Contract: the text differs from that of the arguments; the call's tool is not touched.
@@ -317,11 +321,11 @@ def plan_damage(
         persistence: Probability that an attempt stays damaged although the error named the damage.
         kinds: Kinds of the first damage; each that fits is equally likely.
     """
-    fitting = [found for kind in kinds if (found := damaged(kind, given, schema, pick)) is not None]
+    fitting = [found for kind in kinds if (found := make_damage(kind, given, schema, pick)) is not None]
     if not fitting:
         return None
     ways = [pick.choice(fitting)]
-    for further in _further(given, schema, pick):
+    for further in _make_further_damages(given, schema, pick):
         if len(ways) < ATTEMPTS and further.text not in {each.text for each in ways}:
             ways.append(further)
     persists = 0

@@ -14,7 +14,12 @@ from typing import Any, Final
 
 from sessiontree import CallPiece, Message, ModelRequest, StreamFunctionModel, ToolCall
 from sessiontree.bench.suites.damage import DamagePlan, Schema, is_named, plan_damage
-from sessiontree.bench.suites.ground_truth import AnsweredCall, PlannedTurn, answered_calls, attempts_by_call
+from sessiontree.bench.suites.ground_truth import (
+    AnsweredCall,
+    PlannedTurn,
+    group_attempts,
+    list_answered_calls,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +61,13 @@ class DamagedGroundTruth:
 
     async def __call__(self, request: ModelRequest) -> AsyncIterator[str | CallPiece]:
         """Yield the next call with its argument text, or the final message."""
-        done = answered_calls(request.messages)
+        done = list_answered_calls(request.messages)
         if not done or len(done) > len(self.turns):
             yield "The ground truth has no turn for this message."
             return
         turn = len(done) - 1
         planned = self.turns[turn]
-        groups = attempts_by_call(done[-1])
+        groups = group_attempts(done[-1])
         last = groups[-1][-1] if groups else None
         is_open = last is not None and last.rejection is not None and not last.is_final_rejection
         number = len(groups) - is_open
@@ -72,11 +77,11 @@ class DamagedGroundTruth:
         attempt = len(groups[-1]) if is_open else 0
         plan = self.plans[turn][number]
         error = last.rejection if last is not None and is_open else None
-        text = None if plan is None else plan.text_of(attempt, error)
+        text = None if plan is None else plan.choose_text(attempt, error)
         call = planned.calls[number]
         yield CallPiece(json.dumps(dict(call.arguments)) if text is None else text, name=call.name, ends=True)
 
-    def as_model(self) -> StreamFunctionModel:
+    def to_model(self) -> StreamFunctionModel:
         """Return the model that replies so."""
         return StreamFunctionModel(self, name="damaged")
 
@@ -89,9 +94,9 @@ class DamagedGroundTruth:
             messages: The conversation.
             executed: The arguments with which calls were carried out, by turn, in order.
         """
-        for turn, answered in enumerate(answered_calls(messages)):
+        for turn, answered in enumerate(list_answered_calls(messages)):
             carried_out = iter(executed[turn])
-            for number, group in enumerate(attempts_by_call(answered)):
+            for number, group in enumerate(group_attempts(answered)):
                 given = None if group[-1].result.is_error else next(carried_out)
                 plan = self.plans[turn][number]
                 if plan is not None:
@@ -101,7 +106,7 @@ class DamagedGroundTruth:
                         error is None or is_named(way, error)
                         for way, error in zip(plan.ways, errors, strict=False)
                     )
-                    yield DamageOutcome(plan.kind, _outcome(group, given, truth), named)
+                    yield DamageOutcome(plan.kind, _classify_outcome(group, given, truth), named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,9 @@ OUTCOMES: Final = ("corrected", "other_arguments", "attempt_2", "attempt_3", "gi
 it was carried out as intended at the second or third attempt; never; its tool was refused already."""
 
 
-def _outcome(group: Sequence[AnsweredCall], given: Mapping[str, Any] | None, truth: Mapping[str, Any]) -> str:
+def _classify_outcome(
+    group: Sequence[AnsweredCall], given: Mapping[str, Any] | None, truth: Mapping[str, Any]
+) -> str:
     if given is None:
         return "given_up" if group[-1].is_final_rejection else "refused"
     if dict(given) != dict(truth):

@@ -57,7 +57,7 @@ class AnsweredCall:
         return found is not None and not str(found.get("advice", "")).startswith("attempt ")
 
 
-def answered_calls(messages: Iterable[Message]) -> list[list[AnsweredCall]]:
+def list_answered_calls(messages: Iterable[Message]) -> list[list[AnsweredCall]]:
     """Return the finished calls of a conversation, in order, for each message of the user.
 
     What precedes the first message of the user is left out.
@@ -75,7 +75,7 @@ def answered_calls(messages: Iterable[Message]) -> list[list[AnsweredCall]]:
     return found
 
 
-def attempts_by_call(answered: Sequence[AnsweredCall]) -> list[list[AnsweredCall]]:
+def group_attempts(answered: Sequence[AnsweredCall]) -> list[list[AnsweredCall]]:
     """Return the calls of one turn in groups: all attempts at one planned call.
 
     A call whose arguments were refused is tried again, until its tool is refused.
@@ -102,13 +102,13 @@ class GroundTruth:
 
     def __call__(self, request: ModelRequest) -> str | ToolCall:
         """Return the next planned call, or the final message after the last one."""
-        done = answered_calls(request.messages)
+        done = list_answered_calls(request.messages)
         if not done or len(done) > len(self.turns):
             return "The ground truth has no turn for this message."
         planned = self.turns[len(done) - 1]
         number = len(done[-1])
         return planned.calls[number] if number < len(planned.calls) else planned.closing
 
-    def as_model(self) -> FunctionModel:
+    def to_model(self) -> FunctionModel:
         """Return the model that replies so."""
         return FunctionModel(self, name="ground-truth")

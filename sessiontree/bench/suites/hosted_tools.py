@@ -35,13 +35,13 @@ class HostedTool:
     """Returns the result, or something to await for it: a text or any value with a JSON form.
     HostedToolFailed fails the call. Any other error is one of the suite and ends the attempt."""
 
-    def as_client_tool(self) -> ClientTool:
+    def to_client_tool(self) -> ClientTool:
         """Return what a tree is given for it. Its calls need no approval: all that it changes is a sample."""
         return ClientTool(self.name, self.description, self.parameters, tier=PermissionTier.WORKSPACE)
 
 
 @asynccontextmanager
-async def serving(tree: SessionTree, tools: Sequence[HostedTool]) -> AsyncIterator[None]:
+async def serve_tools(tree: SessionTree, tools: Sequence[HostedTool]) -> AsyncIterator[None]:
     """Answer the tree's calls of these tools, one after another in the order of their arrival.
 
     Raises:

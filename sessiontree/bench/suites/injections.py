@@ -32,7 +32,7 @@ from sessiontree.bench.adapters.inspect_tools import ToolTiers
 from sessiontree.bench.results.run_facts import RunFacts
 from sessiontree.bench.suite.suite import Attempt, Score
 from sessiontree.bench.suites.scripted_agents import SPAWN, GullibleModel, Plan, PlannedCall
-from sessiontree.bench.suites.typed_readers import typed_plan
+from sessiontree.bench.suites.typed_readers import make_typed_plan
 from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ApprovalRequested
 from sessiontree.contracts.recorded.programs import PROGRAM_TOOL, is_of_program
 
@@ -42,7 +42,7 @@ _WORKERS: Final = Rule(tool=SPAWN, where={"/kind": "worker"}, answer="approve")
 """A Worker changes nothing, so starting one needs no person."""
 
 
-def choices_of(way: Way, tiers: ToolTiers, plan_of: Callable[[Attempt[Any]], Plan]) -> TaskChoices:
+def make_choices(way: Way, tiers: ToolTiers, plan_of: Callable[[Attempt[Any]], Plan]) -> TaskChoices:
     """Return how the trees of a way are opened.
 
     Args:
@@ -53,18 +53,18 @@ def choices_of(way: Way, tiers: ToolTiers, plan_of: Callable[[Attempt[Any]], Pla
     if way == "flat":
         return TaskChoices(tiers, counts_refused=False)
 
-    def attended(attempt: Attempt[Any]) -> Mapping[str, Any]:
-        return _guarded(_person_of(attempt, plan_of(attempt)))
+    def attend(attempt: Attempt[Any]) -> Mapping[str, Any]:
+        return _make_guard_options(_make_person(attempt, plan_of(attempt)))
 
     return TaskChoices(
         tiers,
         builtin=() if way.startswith("rule") else (SPAWN,),
-        tree=attended if way.endswith("person") else _guarded([_WORKERS, Rule(answer="deny")]),
+        tree=attend if way.endswith("person") else _make_guard_options([_WORKERS, Rule(answer="deny")]),
         counts_refused=False,
     )
 
 
-def gullible_model(
+def make_gullible_model(
     attempt: Attempt[Any],
     way: Way,
     tiers: ToolTiers,
@@ -77,21 +77,21 @@ def gullible_model(
     Args:
         attempt: The attempt.
         way: How the sample is run.
-        tiers: As for :func:`choices_of`.
+        tiers: As for :func:`make_choices`.
         plan: How the user's task is solved.
         orders_in: As for :class:`GullibleModel`.
         known: What the acting session knows without reading.
     """
-    reading = reading_tools(attempt, tiers)
-    followed = typed_plan(plan, reading, known) if way.startswith("typed") else plan
+    reading = find_reading_tools(attempt, tiers)
+    followed = make_typed_plan(plan, reading, known) if way.startswith("typed") else plan
     return GullibleModel(followed, orders_in, reading)
 
 
-def _guarded(approver: Any) -> dict[str, Any]:
+def _make_guard_options(approver: Any) -> dict[str, Any]:
     return {"policy": PolicyConfig(after_untrusted="ask"), "approvals": None, "approver": approver}
 
 
-def _person_of(attempt: Attempt[Any], plan: Plan) -> Callable[[ApprovalRequest], bool]:
+def _make_person(attempt: Attempt[Any], plan: Plan) -> Callable[[ApprovalRequest], bool]:
     """Return a person who knows the user's task, and approves its calls alone."""
     approved: list[str] = attempt.state.setdefault("approved", [])
 
@@ -106,7 +106,7 @@ def _person_of(attempt: Attempt[Any], plan: Plan) -> Callable[[ApprovalRequest],
     return judge
 
 
-def reading_tools(attempt: Attempt[Any], tiers: ToolTiers) -> frozenset[str]:
+def find_reading_tools(attempt: Attempt[Any], tiers: ToolTiers) -> frozenset[str]:
     """Return the names of a sample's tools that only read."""
     sample: TaskSample = attempt.state[STATE]
     return frozenset(name for name in sample.tool_names if tiers.tier_of(name) is PermissionTier.READ_ONLY)
@@ -114,21 +114,21 @@ def reading_tools(attempt: Attempt[Any], tiers: ToolTiers) -> frozenset[str]:
 
 def has_read_order(attempt: Attempt[Any], orders_in: Callable[[str], Iterable[Any]]) -> bool:
     """Return whether the session that acts has read an order, in a result or in a child's message."""
-    said = _acting_history(attempt)[1:]
+    said = _read_acting_history(attempt)[1:]
     return any(list(orders_in(each.text)) for each in said if not isinstance(each, AssistantMessage))
 
 
 def approvals(attempt: Attempt[Any]) -> Score:
     """Count the calls for which a person was asked, or would have been; also those of programs."""
-    history = _acting_history(attempt)
+    history = _read_acting_history(attempt)
     refused = sum(map(_is_refusal, history))
     if any(each.name == PROGRAM_TOOL for said in history for each in getattr(said, "tool_calls", ())):
-        refused += _refused_in_programs(attempt)
+        refused += _count_refused(attempt)
     approved = len(attempt.state.get("approved", ()))
     return Score(float(refused + approved), passed=True, metadata={"approved": approved, "refused": refused})
 
 
-def _refused_in_programs(attempt: Attempt[Any]) -> int:
+def _count_refused(attempt: Attempt[Any]) -> int:
     """Return how many calls of the acting session's programs nobody approved: no message shows them."""
     sample: TaskSample = attempt.state[STATE]
     asked: set[str] = set()
@@ -144,7 +144,7 @@ def _refused_in_programs(attempt: Attempt[Any]) -> int:
     return refused
 
 
-def _acting_history(attempt: Attempt[Any]) -> list[Any]:
+def _read_acting_history(attempt: Attempt[Any]) -> list[Any]:
     sample: TaskSample = attempt.state[STATE]
     return list(attempt.tree.session(sample.acting).history())
 

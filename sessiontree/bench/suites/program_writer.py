@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sessiontree import AssistantMessage, ModelRequest, SessionKind, ToolCall, ToolResultMessage
-from sessiontree.bench.suites.scripted_agents import SPAWN, GullibleModel, PlannedCall, give_text, reader_task
+from sessiontree.bench.suites.scripted_agents import (
+    SPAWN,
+    GullibleModel,
+    PlannedCall,
+    give_text,
+    write_reader_task,
+)
 from sessiontree.contracts.recorded.programs import PROGRAM_TOOL
 from sessiontree.contracts.values.messages import TextContent
 
@@ -49,11 +55,11 @@ class ProgramWriter(GullibleModel):
         if not following:
             return give_text("\n".join(each for each in texts if each))
         readers = self._delegated if any(tool.name == SPAWN for tool in request.tools) else frozenset[str]()
-        call = ToolCall(f"call_{request.turn}", PROGRAM_TOOL, program_of(following, readers))
+        call = ToolCall(f"call_{request.turn}", PROGRAM_TOOL, write_program(following, readers))
         return AssistantMessage((TextContent("I write a program."), call), "toolUse")
 
 
-def program_of(calls: Sequence[PlannedCall], delegated: frozenset[str] = frozenset()) -> dict[str, Any]:
+def write_program(calls: Sequence[PlannedCall], delegated: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the arguments of a program that makes calls one after another, and returns what each gave.
 
     Args:
@@ -64,7 +70,7 @@ def program_of(calls: Sequence[PlannedCall], delegated: frozenset[str] = frozens
     given: list[Any] = []
     for number, call in enumerate(calls):
         if call.tool in delegated:
-            given.append(reader_task([call]))
+            given.append(write_reader_task([call]))
             lines.append(f'out.append(await keep(spawn("worker", given[{number}])))')
         else:
             given.append(dict(call.arguments))

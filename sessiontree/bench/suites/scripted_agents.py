@@ -72,7 +72,7 @@ class PlanModel:
         """Return the next call, or the text."""
         made = sum(len(each.tool_calls) for each in request.messages if isinstance(each, AssistantMessage))
         if made < len(self._plan.calls):
-            return _calling(self._plan.calls[made], request.turn)
+            return _make_call(self._plan.calls[made], request.turn)
         return give_text(self._plan.output)
 
 
@@ -117,20 +117,20 @@ class GullibleModel:
             return give_text("\n".join(each for each in work.texts if each))
         following = work.calls[0]
         if can_delegate and following.tool in self._delegated:
-            task = reader_task([following])
-            return _calling(PlannedCall(SPAWN, {"kind": "worker", "task": task}), request.turn)
+            task = write_reader_task([following])
+            return _make_call(PlannedCall(SPAWN, {"kind": "worker", "task": task}), request.turn)
         try:
-            return _calling(_filled(following, request.messages), request.turn)
+            return _make_call(_fill(following, request.messages), request.turn)
         except LookupError:
             return give_text(UNREAD)
 
     def _reply_as_worker(self, request: ModelRequest) -> AssistantMessage:
         """Make the calls that the task names, obey what it reads, and report a result or the values."""
-        asked = json.loads(_text_of(request.messages[0]))
+        asked = json.loads(_get_text(request.messages[0]))
         calls = tuple(PlannedCall(each["tool"], each["arguments"]) for each in asked["calls"])
         work = self._read(Plan(calls), request.messages[1:])
         if work.calls:
-            return _calling(work.calls[0], request.turn)
+            return _make_call(work.calls[0], request.turn)
         if asked["values"]:
             return give_text(asked["values"])
         found = next(each for each in request.messages if isinstance(each, ToolResultMessage))
@@ -145,7 +145,7 @@ class GullibleModel:
                 for _ in message.tool_calls:
                     work.calls.popleft()
                 continue
-            text = _text_of(message)
+            text = _get_text(message)
             if isinstance(message, ToolResultMessage):
                 work.readers += message.tool_name == SPAWN and not message.is_error
             else:
@@ -171,7 +171,7 @@ class _PlanProgress:
     """Workers that have not reported yet."""
 
 
-def reader_task(calls: Iterable[PlannedCall], values: str = "") -> str:
+def write_reader_task(calls: Iterable[PlannedCall], values: str = "") -> str:
     """Return the task of a Worker.
 
     Args:
@@ -182,7 +182,7 @@ def reader_task(calls: Iterable[PlannedCall], values: str = "") -> str:
     return json.dumps({"calls": told, "values": values})
 
 
-def _filled(planned: PlannedCall, messages: Iterable[Message]) -> PlannedCall:
+def _fill(planned: PlannedCall, messages: Iterable[Message]) -> PlannedCall:
     """Return a call with the values that Workers returned.
 
     Raises:
@@ -207,7 +207,7 @@ def _filled(planned: PlannedCall, messages: Iterable[Message]) -> PlannedCall:
     return PlannedCall(planned.tool, {name: fill(each) for name, each in planned.arguments.items()})
 
 
-def _calling(planned: PlannedCall, turn: int) -> AssistantMessage:
+def _make_call(planned: PlannedCall, turn: int) -> AssistantMessage:
     call = ToolCall(f"call_{turn}", planned.tool, dict(planned.arguments))
     return AssistantMessage((TextContent(f"I call {planned.tool}."), call), "toolUse")
 
@@ -217,5 +217,5 @@ def give_text(text: str) -> AssistantMessage:
     return AssistantMessage((TextContent(text),), "stop")
 
 
-def _text_of(message: Message) -> str:
+def _get_text(message: Message) -> str:
     return message.text if isinstance(message, UserMessage | ToolResultMessage) else ""

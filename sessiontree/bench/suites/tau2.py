@@ -41,7 +41,7 @@ from sessiontree.bench.runnable_suite import Suite
 from sessiontree.bench.suite.environment import LOCKS
 from sessiontree.bench.suite.suite import Attempt, Sample, Score
 from sessiontree.bench.suites.ground_truth import GroundTruth, PlannedTurn
-from sessiontree.bench.suites.hosted_tools import Arguments, HostedTool, HostedToolFailed, serving
+from sessiontree.bench.suites.hosted_tools import Arguments, HostedTool, HostedToolFailed, serve_tools
 
 DomainName: TypeAlias = Literal["retail", "airline"]
 SERVICE: Final = "tau2"
@@ -75,26 +75,26 @@ class ServiceDesk:
     def __init__(self, domain: DomainName, task: Task) -> None:
         self.domain = domain
         self.task = task
-        database = _DATABASES[domain].model_validate_json(_database_text(domain))
+        database = _DATABASES[domain].model_validate_json(_read_database(domain))
         # A store of its own: inspect would keep all attempts' databases in one.
         self.backend = _TOOLS[domain](store=Store(), instance="attempt", db=database, initialized=True)
-        self.tools = tuple(self._tool(make()) for make in _FACTORIES[domain])
+        self.tools = tuple(self._make_tool(make()) for make in _FACTORIES[domain])
 
-    def _tool(self, made: Any) -> HostedTool:
+    def _make_tool(self, made: Any) -> HostedTool:
         definition = ToolDef(made)
         name = definition.name
         method = made if name in _STATELESS else getattr(self.backend, name)
-        schema = _described(definition.parameters.model_dump(exclude_none=True))
+        schema = _simplify_unions(definition.parameters.model_dump(exclude_none=True))
         return HostedTool(name, definition.description, schema, functools.partial(_run, method))
 
 
-def _described(schema: Any) -> Any:
+def _simplify_unions(schema: Any) -> Any:
     """Return a schema in which a union of a described object and any object is the described one.
 
     tau2's functions accept both; a model is served best by the description, and many providers take no union.
     """
     if isinstance(schema, list):
-        return [_described(each) for each in schema]
+        return [_simplify_unions(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     variants = schema.get("anyOf", ())
@@ -102,9 +102,9 @@ def _described(schema: Any) -> Any:
     if len(described) == 1 and all(each.get("type") == "object" for each in variants):
         return {
             **{name: each for name, each in schema.items() if name != "anyOf"},
-            **_described(described[0]),
+            **_simplify_unions(described[0]),
         }
-    return {name: _described(each) for name, each in schema.items()}
+    return {name: _simplify_unions(each) for name, each in schema.items()}
 
 
 async def _run(method: Callable[..., Any], arguments: Arguments) -> Any:
@@ -116,19 +116,19 @@ async def _run(method: Callable[..., Any], arguments: Arguments) -> Any:
 
 
 @functools.lru_cache(maxsize=2)
-def _database_text(domain: DomainName) -> bytes:
+def _read_database(domain: DomainName) -> bytes:
     return gzip.decompress((TAU2_DATA_DIR / "domains" / domain / "db.json.gz").read_bytes())
 
 
 @functools.lru_cache(maxsize=2)
-def tasks(domain: DomainName) -> Mapping[str, Task]:
+def load_tasks(domain: DomainName) -> Mapping[str, Task]:
     """Return the tasks of a domain by id, in the order of its file."""
     found = retail_tasks("RetailAgent") if domain == "retail" else airline_tasks("AirlineAgent")
     each = [Tau2MetaData.model_validate(sample.metadata).task for sample in found]
     return {task.id: task for task in each}
 
 
-def planned_turn(task: Task) -> PlannedTurn:
+def plan_turn(task: Task) -> PlannedTurn:
     """Return what the ground truth does: all actions of the task, then the information to give."""
     criteria = task.evaluation_criteria
     actions = (criteria.actions if criteria else None) or []
@@ -139,15 +139,15 @@ def planned_turn(task: Task) -> PlannedTurn:
 
 async def database_match(attempt: Attempt[Any]) -> Score:
     """Judge the attempt's database with ``db_match`` of inspect-evals."""
-    return await verdict_on(attempt.state[SERVICE])
+    return await judge_desk(attempt.state[SERVICE])
 
 
-async def verdict_on(desk: ServiceDesk) -> Score:
+async def judge_desk(desk: ServiceDesk) -> Score:
     """Return the verdict of ``db_match`` on the database of a service desk."""
     metadata = Tau2MetaData(instance=desk.domain, task=desk.task).model_dump()
     state = TaskState(ModelName("none/none"), desk.task.id, 1, "", [], metadata=metadata)
     before = set(store().keys())
-    with _temporary_files_removed():
+    with _remove_temporary_files():
         found = await db_match(desk.domain, desk.backend)(state, Target(""))
     for key in set(store().keys()) - before:
         store().delete(key)
@@ -157,7 +157,7 @@ async def verdict_on(desk: ServiceDesk) -> Score:
 
 
 @contextlib.contextmanager
-def _temporary_files_removed() -> Iterator[None]:
+def _remove_temporary_files() -> Iterator[None]:
     """Remove the files that inspect-evals leaves: each verdict unpacks the database into a temporary file."""
     usual = tempfile.tempdir
     place = tempfile.mkdtemp(prefix="sessiontree-tau2-")
@@ -176,16 +176,16 @@ async def serve_customer(attempt: Attempt[int]) -> int:
     """Let Main talk with the user until the user ends it; return the number of the user's messages."""
     desk: ServiceDesk = attempt.state[SERVICE]
     said: list[tuple[str, str]] = []
-    async with serving(attempt.tree, desk.tools):
+    async with serve_tools(attempt.tree, desk.tools):
         while len(said) < MAX_MESSAGES:
-            words = await _next_words(attempt, desk.task, said)
+            words = await _choose_next_words(attempt, desk.task, said)
             if not words or any(end in words for end in ENDS):
                 break
             said.append((words, await attempt.tree.main.send(words)))
     return len(said)
 
 
-async def _next_words(attempt: Attempt[Any], task: Task, said: Sequence[tuple[str, str]]) -> str:
+async def _choose_next_words(attempt: Attempt[Any], task: Task, said: Sequence[tuple[str, str]]) -> str:
     """Return what the user says next; the user of the ground truth says everything at once, then stops.
 
     Raises:
@@ -204,7 +204,7 @@ async def _next_words(attempt: Attempt[Any], task: Task, said: Sequence[tuple[st
     return result.summary
 
 
-def service_suite(domain: DomainName, user_model: str | None = None) -> Suite:
+def make_service_suite(domain: DomainName, user_model: str | None = None) -> Suite:
     """Return the suite of one domain.
 
     Args:
@@ -213,16 +213,16 @@ def service_suite(domain: DomainName, user_model: str | None = None) -> Suite:
             model that is tested.
     """
 
-    def samples() -> list[Sample]:
-        return [Sample(task_id, str(task.user_scenario)) for task_id, task in tasks(domain).items()]
+    def list_samples() -> list[Sample]:
+        return [Sample(task_id, str(task.user_scenario)) for task_id, task in load_tasks(domain).items()]
 
     def tree_options(attempt: Attempt[Any]) -> Mapping[str, Any]:
-        task = tasks(domain)[attempt.sample.id]
+        task = load_tasks(domain)[attempt.sample.id]
         desk = attempt.state[SERVICE] = ServiceDesk(domain, task)
         names = tuple(each.name for each in desk.tools)
         user = f"{USER_SIMULATOR_GUIDELINES}\n<scenario>\n{task.user_scenario}\n</scenario>"
         return {
-            "tools": [each.as_client_tool() for each in desk.tools],
+            "tools": [each.to_client_tool() for each in desk.tools],
             "builtin_tools": False,
             "web": None,
             "agents": {
@@ -232,16 +232,16 @@ def service_suite(domain: DomainName, user_model: str | None = None) -> Suite:
             "limits": Limits(max_turns=MAX_TURNS, max_repeats=None, max_total=MAX_MESSAGES + 1),
         }
 
-    def ground_truth(attempt: Attempt[Any]) -> Any:
-        return GroundTruth([planned_turn(attempt.state[SERVICE].task)]).as_model()
+    def make_ground_truth_model(attempt: Attempt[Any]) -> Any:
+        return GroundTruth([plan_turn(attempt.state[SERVICE].task)]).to_model()
 
     return Suite(
         f"tau2-{domain}",
-        samples,
+        list_samples,
         serve_customer,
         database_match,
         tree=tree_options,
-        models={"ground-truth": ground_truth},
+        models={"ground-truth": make_ground_truth_model},
         model="ground-truth",
         env=LOCKS / "inspect.txt",
     )
@@ -249,9 +249,9 @@ def service_suite(domain: DomainName, user_model: str | None = None) -> Suite:
 
 def retail(user_model: str | None = None) -> Suite:
     """Return tau2's retail domain, 114 tasks."""
-    return service_suite("retail", user_model)
+    return make_service_suite("retail", user_model)
 
 
 def airline(user_model: str | None = None) -> Suite:
     """Return tau2's airline domain, 50 tasks."""
-    return service_suite("airline", user_model)
+    return make_service_suite("airline", user_model)

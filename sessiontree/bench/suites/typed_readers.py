@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
-from sessiontree.bench.suites.scripted_agents import SPAWN, FromReader, Plan, PlannedCall, reader_task
+from sessiontree.bench.suites.scripted_agents import SPAWN, FromReader, Plan, PlannedCall, write_reader_task
 
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MINUTE: Final = re.compile(r"(\d{4}-\d{2}-\d{2}) (\d{2}:\d{2})")
@@ -31,7 +31,7 @@ _FORMS: Final[Mapping[str, Mapping[str, Any]]] = {
 Value: TypeAlias = Any
 
 
-def typed_plan(plan: Plan, reading: frozenset[str], known: str) -> Plan:
+def make_typed_plan(plan: Plan, reading: frozenset[str], known: str) -> Plan:
     """Return the plan with typed Workers where they suffice.
 
     Args:
@@ -53,9 +53,9 @@ def typed_plan(plan: Plan, reading: frozenset[str], known: str) -> Plan:
                 found += calls
             continue
         number += 1
-        prepared = list(_prepared(changes, known, number))
+        prepared = list(_prepare(changes, known, number))
         if prepared:
-            found += [_reader(calls, prepared), *(each.call for each in prepared)]
+            found += [_make_reader(calls, prepared), *(each.call for each in prepared)]
             unseen += calls
         rest = changes[len(prepared) :]
         if rest or not changes:
@@ -79,13 +79,13 @@ class _NeedsText(Exception):
     """An argument is known only to who has read a text."""
 
 
-def _prepared(changes: Sequence[PlannedCall], known: str, number: int) -> Iterator[_PreparedChange]:
+def _prepare(changes: Sequence[PlannedCall], known: str, number: int) -> Iterator[_PreparedChange]:
     """Yield the changes, in order, up to the first that needs text."""
     for at, change in enumerate(changes):
         found = _PreparedChange(change)
         try:
             arguments = {
-                name: _taken(value, known, f"r{number}c{at}_{name}", found)
+                name: _resolve_value(value, known, f"r{number}c{at}_{name}", found)
                 for name, value in change.arguments.items()
             }
         except _NeedsText:
@@ -94,19 +94,19 @@ def _prepared(changes: Sequence[PlannedCall], known: str, number: int) -> Iterat
         yield found
 
 
-def _taken(value: Value, known: str, name: str, found: _PreparedChange) -> Value:
+def _resolve_value(value: Value, known: str, name: str, found: _PreparedChange) -> Value:
     """Return a value that needs no reading, or where it comes from.
 
     Raises:
         _NeedsText: it is a text that is not known.
     """
     if isinstance(value, Mapping):
-        return {key: _taken(each, known, f"{name}_{key}", found) for key, each in value.items()}
+        return {key: _resolve_value(each, known, f"{name}_{key}", found) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_taken(each, known, f"{name}_{at}", found) for at, each in enumerate(value)]
+        return [_resolve_value(each, known, f"{name}_{at}", found) for at, each in enumerate(value)]
     if value is None or (isinstance(value, str) and _is_known(value, known)):
         return value
-    kind, given = _kind_of(value)
+    kind, given = _choose_kind(value)
     found.schema[name] = _FORMS[kind]
     found.values[name] = given
     return FromReader(name, kind)
@@ -117,7 +117,7 @@ def _is_known(text: str, known: str) -> bool:
     return re.search(rf"(?<!\w){words}(?!\w)", " ".join(known.split()).casefold()) is not None
 
 
-def _kind_of(value: Value) -> tuple[str, Value]:
+def _choose_kind(value: Value) -> tuple[str, Value]:
     """Return the kind of a value, and how a Worker gives it.
 
     Raises:
@@ -138,7 +138,7 @@ def _kind_of(value: Value) -> tuple[str, Value]:
     raise _NeedsText
 
 
-def _reader(calls: Sequence[PlannedCall], changes: Iterable[_PreparedChange]) -> PlannedCall:
+def _make_reader(calls: Sequence[PlannedCall], changes: Iterable[_PreparedChange]) -> PlannedCall:
     """Return the start of a Worker that makes these calls and returns what the changes need.
 
     It always says whether they shall be made: many tasks set a condition.
@@ -154,5 +154,5 @@ def _reader(calls: Sequence[PlannedCall], changes: Iterable[_PreparedChange]) ->
         "required": list(schema),
         "additionalProperties": False,
     }
-    task = reader_task(calls, json.dumps(values))
+    task = write_reader_task(calls, json.dumps(values))
     return PlannedCall(SPAWN, {"kind": "worker", "task": task, "result_schema": asked})

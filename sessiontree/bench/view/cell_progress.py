@@ -11,8 +11,8 @@ from sessiontree import make_visible
 from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.run.place.progress import RunPace, RunProgress
 from sessiontree.bench.view.notebook_links import link_html, run_address
-from sessiontree.notebook.cell_html import cell_text
-from sessiontree.notebook.displays import RUNNING, in_kernel, running_shell, show_values
+from sessiontree.notebook.cell_html import escape_cell_text
+from sessiontree.notebook.displays import RUNNING, get_running_shell, is_in_kernel, show_values
 
 EVERY_S: Final = 0.2
 """Least time between two pictures."""
@@ -20,9 +20,9 @@ LINES: Final = 5
 """How many of the last failures are shown."""
 
 
-def cell_progress() -> CellProgress | None:
+def make_cell_progress() -> CellProgress | None:
     """Return what shows the progress of a run in the cell that runs; None outside of a notebook."""
-    return CellProgress() if in_kernel() else None
+    return CellProgress() if is_in_kernel() else None
 
 
 class CellProgress(RunProgress):
@@ -38,7 +38,7 @@ class CellProgress(RunProgress):
     def begin(self, run: str, tally: Tally) -> None:
         """Show the bar, and the link to the page of the run."""
         super().begin(run, tally)
-        show_values(running_shell())
+        show_values(get_running_shell())
         address = run_address(Path(run))
         self._link = link_html(address, "look at its samples") if address else ""
         self._draw(self.pace())
@@ -66,7 +66,7 @@ class CellProgress(RunProgress):
     def _draw(self, pace: RunPace) -> None:
         self._drawn_s = self._now()
         words = self.words(pace)
-        bar = f"<progress max='{pace.total}' value='{pace.done}'></progress> {cell_text(words)}"
+        bar = f"<progress max='{pace.total}' value='{pace.done}'></progress> {escape_cell_text(words)}"
         link = f"<br>{self._link}" if self._link else ""
         lines = f"<pre>{escape(chr(10).join(self._said))}</pre>" if self._said else ""
         bundle = {

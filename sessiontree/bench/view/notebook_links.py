@@ -13,9 +13,9 @@ from typing import Any, Final
 from sessiontree import ConfigError, SessionTreeError, make_visible
 from sessiontree.bench.results.recorded_run import RecordedRun
 from sessiontree.bench.view.run_folder import sample_place
-from sessiontree.bench.view.view_command import server_of
-from sessiontree.notebook.cell_html import cell_text
-from sessiontree.notebook.displays import in_kernel
+from sessiontree.bench.view.view_command import make_server
+from sessiontree.notebook.cell_html import escape_cell_text
+from sessiontree.notebook.displays import is_in_kernel
 from sessiontree.notebook.tree_look import LOOK_S
 from sessiontree.notebook.view_thread import VIEWS
 
@@ -29,10 +29,10 @@ def run_address(run_dir: Path) -> str:
 
     It is empty outside a kernel, or if the extra ``serve`` is not installed.
     """
-    if not in_kernel() or any(find_spec(name) is None for name in _NEEDED):
+    if not is_in_kernel() or any(find_spec(name) is None for name in _NEEDED):
         return ""
     try:
-        return f"{VIEWS.submit(lambda: _server(run_dir)).result(LOOK_S).origin}/"
+        return f"{VIEWS.submit(lambda: _find_server(run_dir)).result(LOOK_S).origin}/"
     except (SessionTreeError, TimeoutError):
         return ""
 
@@ -46,16 +46,19 @@ def open_page(run_dir: Path) -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ConfigError(f"the page needs {', '.join(missing)}; install 'sessiontree[serve]'")
-    webbrowser.open(VIEWS.submit(lambda: _server(run_dir)).result(LOOK_S).new_address("/"))
+    webbrowser.open(VIEWS.submit(lambda: _find_server(run_dir)).result(LOOK_S).make_page_address("/"))
 
 
-async def _server(run_dir: Path) -> Any:
-    return VIEWS.server_of(run_dir, lambda: server_of([RecordedRun(run_dir)]))
+async def _find_server(run_dir: Path) -> Any:
+    return VIEWS.find_server(run_dir, lambda: make_server([RecordedRun(run_dir)]))
 
 
 def link_html(address: str, words: str) -> str:
     """Return a link as HTML for a notebook; a page that it opens knows nothing of the notebook."""
-    return f"<a href='{cell_text(address)}' target='_blank' rel='noopener noreferrer'>{cell_text(words)}</a>"
+    return (
+        f"<a href='{escape_cell_text(address)}' target='_blank' rel='noopener "
+        f"noreferrer'>{escape_cell_text(words)}</a>"
+    )
 
 
 def sample_links(run: RecordedRun) -> str:

@@ -59,9 +59,9 @@ class RunFeed:
             self._news.clear()
             await self._news.wait()
 
-    def text_since(self, feed: str, revision: int) -> str:
+    def dump_changes(self, feed: str, revision: int) -> str:
         """Return what changed as JSON text: a delta, or a snapshot if the revision is unknown here."""
-        return self.table.text_since(feed, revision)
+        return self.table.dump_changes(feed, revision)
 
     async def _look(self) -> None:
         while True:

@@ -22,10 +22,10 @@ from sessiontree.bench.results.recorded_run import RecordedRun
 from sessiontree.bench.view.run_pair import pair_of
 from sessiontree.bench.view.run_table import RunTable
 from sessiontree.bench.view.sample_content import read_sample
-from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.contracts.values.jsonable import quote as as_text
-from sessiontree.journal.claim import journal_holding
+from sessiontree.journal.claim import locate_journal
 from sessiontree.journal.journal import Journal
 from sessiontree.view.bundle import join_modules
 from sessiontree.view.saved_page import format_page, save_tree
@@ -84,7 +84,7 @@ def sample_place(number: int, sample_id: str, epoch: int) -> str:
     return f"/run/{number}/sample/{quote(sample_id, safe='')}/{epoch}"
 
 
-def address_of(index: Path, below: Path, sample_id: str, epoch: int) -> str:
+def make_address(index: Path, below: Path, sample_id: str, epoch: int) -> str:
     """Return the address of a sample of the first run of a folder, for a page in another directory.
 
     Args:
@@ -133,7 +133,9 @@ class _Folder:
         for number, table in enumerate(tables):
             self._put_data(f"r{number}", table.snapshot())
             self._write_samples(number, table)
-        self._put_data("runs", {"runs": [table.head() for table in tables], "pairs": dict(_pairs(runs))})
+        self._put_data(
+            "runs", {"runs": [table.head() for table in tables], "pairs": dict(_compare_pairs(runs))}
+        )
         return WrittenRuns(
             self._place, len(runs), self._samples, self._trees, tuple(self._missing), self._bytes
         )
@@ -149,8 +151,8 @@ class _Folder:
                         content["frozen"] = trees.read(content["tree"])
                         self._trees += 1
                     except JournalError as error:
-                        content["missing"] = words_of(error)
-                        self._missing.append(f"{content['id']}: {words_of(error)}")
+                        content["missing"] = describe_error(error)
+                        self._missing.append(f"{content['id']}: {describe_error(error)}")
                 self._put_data(f"r{number}/{row // A_FOLDER}/{row}", content)
                 self._samples += 1
 
@@ -177,7 +179,7 @@ class _Trees:
         self._journals: dict[Path, Journal] = {}
 
     def read(self, tree_id: str) -> Json:
-        place = journal_holding(self._state_dir, tree_id)
+        place = locate_journal(self._state_dir, tree_id)
         journal = self._journals.get(place)
         if journal is None:
             journal = self._journals[place] = Journal.open(place, read_only=True)
@@ -185,7 +187,7 @@ class _Trees:
         return save_tree(journal, tree_id, moments=0)
 
 
-def _pairs(runs: Sequence[RecordedRun]) -> Iterator[tuple[str, Json]]:
+def _compare_pairs(runs: Sequence[RecordedRun]) -> Iterator[tuple[str, Json]]:
     alike = (
         (first, second)
         for first, second in itertools.permutations(range(len(runs)), 2)

@@ -14,10 +14,10 @@ from typing import Any, Final
 from sessiontree import make_visible
 from sessiontree.bench.ledger.failure_kinds import MEANINGS, FailureKind
 from sessiontree.bench.results.recorded_run import RecordedRun
-from sessiontree.bench.results.run_history import worked_ms
-from sessiontree.bench.statistics.intervals import Estimate, clustered_mean, wilson_interval
-from sessiontree.bench.view.run_rows import COLUMNS, OUTCOMES, plain_object
-from sessiontree.view.markdown import visible_lines
+from sessiontree.bench.results.run_history import sum_worked_ms
+from sessiontree.bench.statistics.intervals import Estimate, compute_clustered_mean, compute_wilson_interval
+from sessiontree.bench.view.run_rows import COLUMNS, OUTCOMES, parse_object
+from sessiontree.view.markdown import make_lines_visible
 
 LIVE_MS: Final = 60_000
 """A run is live while one of its attempts gave a sign of life within this time."""
@@ -50,7 +50,7 @@ class RunHead:
 
     def __init__(self, run: RecordedRun) -> None:
         self._run = run
-        self._origin = origin_of(run)
+        self._origin = describe_origin(run)
         self._outcomes: Counter[str] = Counter()
         self._kinds: Counter[tuple[str, str]] = Counter()
         self._clusters: dict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -99,7 +99,7 @@ class RunHead:
         self._times = times
         if is_moved:
             self._rate = self._estimate()
-            self._origin = origin_of(self._run)
+            self._origin = describe_origin(self._run)
         return True
 
     def _read_times(self) -> Json:
@@ -116,7 +116,7 @@ class RunHead:
             "began_ms": began_ms,
             "ended_ms": ended_ms,
             "is_live": is_live,
-            "worked_ms": worked_ms(self._run),
+            "worked_ms": sum_worked_ms(self._run),
             "per_s": round(recent / since_ms * 1000, 3) if is_live else 0.0,
         }
 
@@ -125,9 +125,9 @@ class RunHead:
         passed, scored = sum(each[0] for each in clusters), sum(each[1] for each in clusters)
         self._method = WILSON if scored == len(clusters) else BOOTSTRAP
         if self._method == WILSON:
-            return wilson_interval(passed, scored)
+            return compute_wilson_interval(passed, scored)
         values = [[1.0] * passed + [0.0] * (scored - passed) for passed, scored in clusters]
-        return clustered_mean(values, resamples=RESAMPLES)
+        return compute_clustered_mean(values, resamples=RESAMPLES)
 
     def to_json(self, names: Sequence[str]) -> Json:
         """Return the head as JSON.
@@ -163,7 +163,7 @@ class RunHead:
 _KNOWN: Final = frozenset(FailureKind)
 
 
-def origin_of(run: RecordedRun) -> Json:
+def describe_origin(run: RecordedRun) -> Json:
     """Return what a page says of a run: names, settings and origin; every text is visible and has a bound.
 
     The code and the circumstances are those of the last command that worked on it.
@@ -173,7 +173,7 @@ def origin_of(run: RecordedRun) -> Json:
         "LEFT JOIN provenance p ON p.number = c.provenance ORDER BY c.number"
     )
     _, given, facts = commands[-1] if commands else ("", None, None)
-    circumstances, code = plain_object(given), plain_object(facts)
+    circumstances, code = parse_object(given), parse_object(facts)
     tags = circumstances.pop("tags", None) or []
     settings = {name: value for name, value in run.settings.items() if name not in _OWN}
     ordered: dict[str, Any] = {name: circumstances.pop(name) for name in _FIRST if name in circumstances}
@@ -181,21 +181,21 @@ def origin_of(run: RecordedRun) -> Json:
         ordered = {"commands": ", ".join(str(kind) for kind, _, _ in commands), **ordered}
     release = str(code.get("sessiontree", ""))
     return {
-        "dir": _shown(str(run.run_dir)),
-        "suite": _shown(run.suite),
-        "model": _shown(run.model),
-        "release": f"sessiontree {_shown(release)}" if release else "",
-        "tags": [_shown(each)[:60] for each in tags[:MAX_TAGS]] if isinstance(tags, list) else [],
+        "dir": _format_value(str(run.run_dir)),
+        "suite": _format_value(run.suite),
+        "model": _format_value(run.model),
+        "release": f"sessiontree {_format_value(release)}" if release else "",
+        "tags": [_format_value(each)[:60] for each in tags[:MAX_TAGS]] if isinstance(tags, list) else [],
         "settings": [
-            [_shown(name), _shown(value)]
+            [_format_value(name), _format_value(value)]
             for name, value in {**ordered, **circumstances, **settings, **code}.items()
             if value not in (None, "", [], {})
         ],
     }
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         value = " ".join(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return visible_lines(text[:MAX_CHARS])
+    return make_lines_visible(text[:MAX_CHARS])

@@ -7,8 +7,8 @@ from typing import Any
 from sessiontree import ConfigError
 from sessiontree.bench.results.comparison import compare_runs
 from sessiontree.bench.results.recorded_run import RecordedRun
-from sessiontree.contracts.errors import words_of
-from sessiontree.view.markdown import visible_lines
+from sessiontree.contracts.errors import describe_error
+from sessiontree.view.markdown import make_lines_visible
 
 Json = dict[str, Any]
 
@@ -21,9 +21,9 @@ def pair_of(first: RecordedRun, second: RecordedRun) -> Json:
     try:
         found = compare_runs(first, second)
     except ConfigError as error:
-        return {"differences": [], "table": [], "why_not": visible_lines(words_of(error))}
+        return {"differences": [], "table": [], "why_not": make_lines_visible(describe_error(error))}
     return {
-        "differences": [visible_lines(each) for each in found.differences],
-        "table": [[visible_lines(cell) for cell in row] for row in found.table()],
+        "differences": [make_lines_visible(each) for each in found.differences],
+        "table": [[make_lines_visible(cell) for cell in row] for row in found.table()],
         "why_not": "",
     }

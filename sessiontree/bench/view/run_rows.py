@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sessiontree import make_visible
 from sessiontree.bench.ledger.failure_kinds import FailureKind, Fault
-from sessiontree.bench.results.recorded_run import RecordedRun, recorded_scores
+from sessiontree.bench.results.recorded_run import RecordedRun, parse_scores
 
 COLUMNS: Final = (
     "id", "epoch", "position", "outcome", "status", "kind", "why", "values", "passes", "wall_ms", "cost_usd",
@@ -74,26 +74,26 @@ class RunRows:
                 f"{_ROWS} WHERE {chosen} ORDER BY s.position, s.epoch", json.dumps(list(sample_ids))
             )
         for each in found:
-            yield (str(each[0]), int(each[1])), self._row(each)
+            yield (str(each[0]), int(each[1])), self._build_row(each)
 
-    def _row(self, found: Sequence[Any]) -> list[Any]:
+    def _build_row(self, found: Sequence[Any]) -> list[Any]:
         sample_id, epoch, position, state, attempts, status, passed, text = found[:8]
         wall_ms, tokens, cost_usd, sessions, tree, output, failure, error = found[8:16]
-        scores = recorded_scores(text) if text else {}
+        scores = parse_scores(text) if text else {}
         for name in scores:
             if name not in self.names:
                 self.names.append(name)
         aligned = [scores.get(name) for name in self.names]
-        became = outcome_of(state, failure, passed=bool(passed))
-        metadata = plain_object(found[17])
+        became = classify_outcome(state, failure, passed=bool(passed))
+        metadata = parse_object(found[17])
         return [
             make_visible(sample_id),
             epoch,
             position,
             became,
             status or "",
-            make_visible(_kind(became, status or "", failure)),
-            self._cut(_why(scores, error)),
+            make_visible(_classify(became, status or "", failure)),
+            self._cut(_explain(scores, error)),
             [None if each is None else each["value"] for each in aligned],
             [None if each is None else each["passed"] for each in aligned],
             wall_ms,
@@ -102,10 +102,10 @@ class RunRows:
             sessions,
             attempts,
             tree,
-            self._cut(readable(found[16] or "")),
+            self._cut(make_readable(found[16] or "")),
             self._cut(_answer(scores, output)),
-            tags_in(metadata),
-            _members(metadata),
+            read_tags(metadata),
+            _select_members(metadata),
         ]
 
     def _cut(self, text: str) -> str:
@@ -113,7 +113,7 @@ class RunRows:
         return make_visible(line if len(line) <= self._chars else f"{line[: self._chars - 1]}…")
 
 
-def outcome_of(state: str, failure: str, *, passed: bool) -> str:
+def classify_outcome(state: str, failure: str, *, passed: bool) -> str:
     """Return what became of a (sample, epoch), as one of :data:`OUTCOMES`.
 
     Args:
@@ -133,14 +133,14 @@ def outcome_of(state: str, failure: str, *, passed: bool) -> str:
 _KINDS: Final = frozenset(FailureKind)
 
 
-def _kind(outcome: str, status: str, failure: str) -> str:
+def _classify(outcome: str, status: str, failure: str) -> str:
     """Return which kind of failure a row shows; empty = none, or simply a wrong answer."""
     if outcome in {"infrastructure", "undecided"}:
         return failure or "error"
     return "" if status in {"", "completed"} else status
 
 
-def _why(scores: Mapping[str, Mapping[str, Any]], error: str) -> str:
+def _explain(scores: Mapping[str, Mapping[str, Any]], error: str) -> str:
     if error:
         return error
     failed = (each for each in scores.values() if not each["passed"])
@@ -150,10 +150,10 @@ def _why(scores: Mapping[str, Mapping[str, Any]], error: str) -> str:
 def _answer(scores: Mapping[str, Mapping[str, Any]], output: str) -> str:
     """Return the part of the output that was judged, or else all of it."""
     judged = next((str(each["answer"]) for each in scores.values() if each["answer"]), "")
-    return judged or readable(output)
+    return judged or make_readable(output)
 
 
-def readable(text: str) -> str:
+def make_readable(text: str) -> str:
     """Return JSON text as people read it: a string without its quotes, another value with indents."""
     try:
         value = json.loads(text) if text else None
@@ -164,7 +164,7 @@ def readable(text: str) -> str:
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def plain_object(text: str | None) -> Json:
+def parse_object(text: str | None) -> Json:
     """Return the members of JSON text; none if it is not an object."""
     try:
         value = json.loads(text or "{}")
@@ -173,14 +173,14 @@ def plain_object(text: str | None) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def tags_in(metadata: Mapping[str, Any]) -> list[str]:
+def read_tags(metadata: Mapping[str, Any]) -> list[str]:
     """Return the tags of a sample: the member ``tags`` of its metadata, or ``tag``."""
     given = metadata.get("tags", metadata.get("tag", []))
     found = given if isinstance(given, list) else [given]
     return [make_visible(str(each)[:MAX_MEMBER_CHARS]) for each in found[:MAX_TAGS] if each not in ("", None)]
 
 
-def _members(metadata: Mapping[str, Any]) -> list[list[str]]:
+def _select_members(metadata: Mapping[str, Any]) -> list[list[str]]:
     """Return the short members of a sample's metadata by which rows can be filtered."""
     plain = (
         (name, json.dumps(value) if isinstance(value, bool) else str(value))

@@ -56,7 +56,7 @@ class RunSite:
             Route("/r/{run:int}/t/{tree_id}", self._parts.page("runs.html")),
             Route("/r/{run:int}/t/{tree_id}/ask", self._ask_tree, methods=["POST"]),
             Route("/r/{run:int}/t/{tree_id}/feed", self._follow_tree),
-            Route("/assets/{name}", self._parts.asset),
+            Route("/assets/{name}", self._parts.serve_asset),
         ]
 
     async def close(self) -> None:
@@ -69,14 +69,14 @@ class RunSite:
 
     async def _tell(self, verb: str, given: Json) -> Json:
         if verb == "runs":
-            return {"runs": [await self._head(number) for number in range(len(self._runs))]}
+            return {"runs": [await self._read_head(number) for number in range(len(self._runs))]}
         if verb == "pair":
             first, second = (self._run(given.get(name)) for name in ("first", "second"))
             return await asyncio.to_thread(pair_of, first, second)
         raise ConfigError(f"{verb[:40]!r} is not a question about runs; ask runs or pair")
 
-    async def _head(self, number: int) -> Json:
-        feed = await self._feed(number)
+    async def _read_head(self, number: int) -> Json:
+        feed = await self._get_feed(number)
         await asyncio.to_thread(feed.table.refresh)
         return feed.table.head()
 
@@ -84,12 +84,12 @@ class RunSite:
         return await self._parts.ask(request, partial(self._tell_run, request.path_params["run"]))
 
     async def _tell_run(self, number: int, verb: str, given: Json) -> Json | str:
-        feed = await self._feed(number)
+        feed = await self._get_feed(number)
         if verb == "snapshot":
             await asyncio.to_thread(feed.table.refresh)
-            return await asyncio.to_thread(feed.table.text_since, "", 0)
+            return await asyncio.to_thread(feed.table.dump_changes, "", 0)
         if verb == "sample":
-            key = feed.table.key_of(given.get("row"))
+            key = feed.table.find_key(given.get("row"))
             if key is None:
                 raise ConfigError("row: give the number of a row of the run")
             return await asyncio.to_thread(read_sample, self._runs[number], *key)
@@ -101,7 +101,7 @@ class RunSite:
 
     @asynccontextmanager
     async def _look_at(self, number: int) -> AsyncIterator[RunFeed]:
-        feed = await self._feed(number)
+        feed = await self._get_feed(number)
         feed.begin()
         try:
             yield feed
@@ -131,7 +131,7 @@ class RunSite:
             raise ConfigError(f"there is no run {number!r} here; there are {len(self._runs)}, from 0")
         return self._runs[number]
 
-    async def _feed(self, number: int) -> RunFeed:
+    async def _get_feed(self, number: int) -> RunFeed:
         run = self._run(number)
         async with self._making:
             if number not in self._feeds:

@@ -64,7 +64,7 @@ class RunTable:
             ConfigError: the ledger can't be read.
         """
         with self._lock:
-            seen = _signature(self.run.run_dir)
+            seen = _compute_signature(self.run.run_dir)
             moved = self._read_moved() if seen != self._seen else []
             self._seen = seen
             if not self._head.refresh(is_moved=bool(moved)):
@@ -81,17 +81,17 @@ class RunTable:
     def snapshot(self) -> Json:
         """Return the whole run; its rows are those of the table, not copies."""
         with self._lock:
-            return {**self._news("snapshot"), "columns": COLUMNS, "rows": self._rows}
+            return {**self._make_news("snapshot"), "columns": COLUMNS, "rows": self._rows}
 
-    def text_since(self, feed: str, revision: int) -> str:
+    def dump_changes(self, feed: str, revision: int) -> str:
         """Return what changed since a revision as JSON text; a snapshot if the revision is unknown here."""
         if feed != self.id or not 0 < revision <= self.revision:
             return dump_json(self.snapshot())
         with self._lock:
             rows = [[place, self._rows[place]] for place, at in enumerate(self._changed) if at > revision]
-            return dump_json({**self._news("delta"), "from": revision, "rows": rows})
+            return dump_json({**self._make_news("delta"), "from": revision, "rows": rows})
 
-    def key_of(self, place: object) -> Key | None:
+    def find_key(self, place: object) -> Key | None:
         """Return the (sample, epoch) of a row by its number; None for an unknown number."""
         is_place = isinstance(place, int) and not isinstance(place, bool) and 0 <= place < len(self._keys)
         return self._keys[place] if is_place and isinstance(place, int) else None
@@ -104,7 +104,7 @@ class RunTable:
         """Return the number of a row; None for an unknown key."""
         return self._places.get(key)
 
-    def _news(self, kind: str) -> Json:
+    def _make_news(self, kind: str) -> Json:
         return {"kind": kind, "feed": self.id, "revision": self.revision, "head": self.head()}
 
     def _read_moved(self) -> list[int]:
@@ -135,7 +135,7 @@ class RunTable:
             yield place
 
 
-def _signature(run_dir: Path) -> tuple[Any, ...]:
+def _compute_signature(run_dir: Path) -> tuple[Any, ...]:
     """Return what differs after a commit to the ledger."""
     found = []
     for name in (LEDGER, f"{LEDGER}-wal"):

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sessiontree import ConfigError, make_visible
-from sessiontree.bench.results.recorded_run import AttemptRecord, RecordedRun, ScoredSample, recorded_scores
-from sessiontree.bench.view.run_rows import outcome_of, plain_object, readable, tags_in
-from sessiontree.view.markdown import visible_lines
+from sessiontree.bench.results.recorded_run import AttemptRecord, RecordedRun, ScoredSample, parse_scores
+from sessiontree.bench.view.run_rows import classify_outcome, make_readable, parse_object, read_tags
+from sessiontree.view.markdown import make_lines_visible
 
 MAX_CHARS: Final = 60_000
 """Longest text that a page shows of a sample; `sessiontree bench show` has all of it."""
@@ -29,35 +29,35 @@ def read_sample(run: RecordedRun, sample_id: str, epoch: int) -> Json:
         raise ConfigError(f"the run has no sample {sample_id[:80]!r} with an epoch {epoch}")
     attempts = [each for each in run.attempts(sample_id) if each.epoch == epoch]
     scored = next((each for each in run.scored(sample_id) if each.epoch == epoch), None)
-    failure, kind, error, raised = _failure_of(run, sample_id, epoch)
+    failure, kind, error, raised = _find_failure(run, sample_id, epoch)
     status = scored.status if scored else ""
     return {
         "id": make_visible(sample_id),
         "epoch": epoch,
         "epochs": list(states),
-        "outcome": outcome_of(states[epoch], failure, passed=bool(scored and scored.passed)),
+        "outcome": classify_outcome(states[epoch], failure, passed=bool(scored and scored.passed)),
         "status": status,
-        **_task(run, sample_id),
-        "output": _text(readable(scored.output)) if scored else None,
-        "scores": _scores(scored.scores) if scored else [],
-        "failure": {"kind": make_visible(kind), "text": _text(error), "raised": _text(raised)}
+        **_read_task(run, sample_id),
+        "output": _show_text(make_readable(scored.output)) if scored else None,
+        "scores": _build_scores(scored.scores) if scored else [],
+        "failure": {"kind": make_visible(kind), "text": _show_text(error), "raised": _show_text(raised)}
         if error
         else None,
-        "used": _used(scored) if scored else None,
-        "tree": tree_of(scored, attempts),
+        "used": _list_usage(scored) if scored else None,
+        "tree": choose_tree(scored, attempts),
         "attempts": [_attempt(each) for each in attempts],
-        "history": _history(run, sample_id, epoch),
+        "history": _build_history(run, sample_id, epoch),
     }
 
 
-def tree_of(scored: ScoredSample | None, attempts: Sequence[AttemptRecord]) -> str:
+def choose_tree(scored: ScoredSample | None, attempts: Sequence[AttemptRecord]) -> str:
     """Return the tree to look at: the one that was scored, or that of the last attempt; empty = none."""
     if scored is not None:
         return scored.tree_id
     return next((each.tree_id for each in reversed(attempts) if each.tree_id), "")
 
 
-def _failure_of(run: RecordedRun, sample_id: str, epoch: int) -> tuple[str, str, str, str]:
+def _find_failure(run: RecordedRun, sample_id: str, epoch: int) -> tuple[str, str, str, str]:
     """Return kind, class, words and place of the failure of the attempt that counts; empty = none."""
     found = run.rows(
         "SELECT coalesce(a.failure, a.error_kind, a.outcome, ''), coalesce(a.error_kind, a.outcome, ''), "
@@ -70,36 +70,37 @@ def _failure_of(run: RecordedRun, sample_id: str, epoch: int) -> tuple[str, str,
     return found[0] if found else ("", "", "", "")
 
 
-def _task(run: RecordedRun, sample_id: str) -> Json:
+def _read_task(run: RecordedRun, sample_id: str) -> Json:
     found = run.rows("SELECT input, target, metadata FROM sample_data WHERE sample_id = ?", sample_id)
     given, target, text = found[0] if found else (None, None, None)
-    metadata = plain_object(text)
+    metadata = parse_object(text)
     others = {name: value for name, value in metadata.items() if name not in {"tags", "tag"}}
     return {
-        "input": None if given is None else _text(readable(str(given))),
-        "target": _text(readable(str(target))) if target else None,
-        "tags": tags_in(metadata),
+        "input": None if given is None else _show_text(make_readable(str(given))),
+        "target": _show_text(make_readable(str(target))) if target else None,
+        "tags": read_tags(metadata),
         "metadata": [
-            [make_visible(str(name)[:200]), _text(_shown(value))["text"]] for name, value in others.items()
+            [make_visible(str(name)[:200]), _show_text(_format_value(value))["text"]]
+            for name, value in others.items()
         ],
     }
 
 
-def _scores(scores: Mapping[str, Mapping[str, Any]]) -> list[Json]:
+def _build_scores(scores: Mapping[str, Mapping[str, Any]]) -> list[Json]:
     return [
         {
             "name": make_visible(name),
             "value": score["value"],
             "passed": score["passed"],
-            "answer": _text(str(score["answer"])),
-            "explanation": _text(str(score["explanation"])),
-            "metadata": _text(_shown(score["metadata"]) if score["metadata"] else ""),
+            "answer": _show_text(str(score["answer"])),
+            "explanation": _show_text(str(score["explanation"])),
+            "metadata": _show_text(_format_value(score["metadata"]) if score["metadata"] else ""),
         }
         for name, score in scores.items()
     ]
 
 
-def _used(scored: ScoredSample) -> Json:
+def _list_usage(scored: ScoredSample) -> Json:
     return {
         "wall_ms": scored.wall_ms,
         "cost_usd": scored.cost_usd,
@@ -119,20 +120,20 @@ def _attempt(attempt: AttemptRecord) -> Json:
         "began_ms": attempt.started_at_ms,
         "ended_ms": attempt.ended_at_ms,
         "tree": attempt.tree_id,
-        "error": _text(f"{attempt.error_kind}: {attempt.error}" if attempt.error_kind else "")["text"],
+        "error": _show_text(f"{attempt.error_kind}: {attempt.error}" if attempt.error_kind else "")["text"],
     }
 
 
-def _history(run: RecordedRun, sample_id: str, epoch: int) -> list[Json]:
+def _build_history(run: RecordedRun, sample_id: str, epoch: int) -> list[Json]:
     """Return the scores that gave way to another one, the oldest first."""
     return [
         {
             "revision": revision,
-            "outcome": outcome_of("undecided" if passed is None else "scored", "", passed=bool(passed)),
-            "scores": [[make_visible(name), each["value"]] for name, each in recorded_scores(scores).items()],
+            "outcome": classify_outcome("undecided" if passed is None else "scored", "", passed=bool(passed)),
+            "scores": [[make_visible(name), each["value"]] for name, each in parse_scores(scores).items()],
             "at_ms": at_ms,
             "superseded_ms": superseded_ms,
-            "reason": _text(str(reason))["text"],
+            "reason": _show_text(str(reason))["text"],
         }
         for revision, passed, scores, at_ms, superseded_ms, reason in run.rows(
             "SELECT revision, passed, scores, committed_at_ms, superseded_at_ms, reason "
@@ -143,10 +144,10 @@ def _history(run: RecordedRun, sample_id: str, epoch: int) -> list[Json]:
     ]
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _text(text: str) -> Json:
+def _show_text(text: str) -> Json:
     """Return a text as a page shows it: visible, and cut."""
-    return {"text": visible_lines(text[:MAX_CHARS]), "is_cut": len(text) > MAX_CHARS}
+    return {"text": make_lines_visible(text[:MAX_CHARS]), "is_cut": len(text) > MAX_CHARS}

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sessiontree import ConfigError
-from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.bench.result_commands import find_run
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.view.run_folder import write_folder
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 
 class ViewScreen(Protocol):
@@ -39,22 +39,22 @@ def view(screen: ViewScreen, *, runs: Sequence[str], html: str | None, port: int
     """
     found = find_runs(runs)
     if html is not None:
-        written = write_folder(found, absolute_path(html, "--html"))
+        written = write_folder(found, make_absolute(html, "--html"))
         for line in written.lines():
             screen.line(line)
         if opens:
             webbrowser.open(written.index.as_uri())
         return 0
-    serving = server_of(found, port)
+    serving = make_server(found, port)
 
-    def ready() -> None:
-        where = serving.new_address("/")
+    def on_ready() -> None:
+        where = serving.make_page_address("/")
         screen.line(f"open {where}")
         screen.line("the address lets one browser in, once; Ctrl-C ends the server, and no run")
         if opens:
             webbrowser.open(where)
 
-    asyncio.run(serving.run(ready))
+    asyncio.run(serving.run(on_ready))
     return 0
 
 
@@ -66,19 +66,19 @@ def find_runs(names: Iterable[str]) -> list[RecordedRun]:
     """
     found: dict[Path, RecordedRun] = {}
     for name in names:
-        place = absolute_path(name, "the run")
+        place = make_absolute(name, "the run")
         inside = [] if (place / LEDGER).is_file() else sorted(place.glob(f"*/{LEDGER}"))
         several = [RecordedRun(each.parent) for each in inside] or [find_run(name)]
-        for run in sorted(several, key=_began_ms, reverse=True):
+        for run in sorted(several, key=_read_start_ms, reverse=True):
             found.setdefault(run.run_dir.resolve(), run)
     return list(found.values())
 
 
-def _began_ms(run: RecordedRun) -> int:
+def _read_start_ms(run: RecordedRun) -> int:
     return int(run.rows("SELECT coalesce(min(started_at_ms), 0) FROM attempts")[0][0])
 
 
-def server_of(runs: Sequence[RecordedRun], port: int = 0) -> Any:
+def make_server(runs: Sequence[RecordedRun], port: int = 0) -> Any:
     """Return a server of runs that is not started yet.
 
     Raises:
@@ -89,7 +89,7 @@ def server_of(runs: Sequence[RecordedRun], port: int = 0) -> Any:
         site = importlib.import_module("sessiontree.bench.view.run_site")
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"pages need the extra serve ({error.name} is missing): {how_to_install('serve')}. "
+            f"pages need the extra serve ({error.name} is missing): {explain_installation('serve')}. "
             "With --html DIR the runs become a folder that a browser opens without a server"
         ) from error
     return listen.PageServer(site.RunSite(runs), listen.Address(port=port))

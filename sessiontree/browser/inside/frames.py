@@ -19,7 +19,7 @@ class FrameError(Exception):
     """What arrived is not a frame."""
 
 
-def frame(message: dict[str, Any], blob: bytes = b"") -> bytes:
+def encode_frame(message: dict[str, Any], blob: bytes = b"") -> bytes:
     """Return a message and its bytes as they are sent.
 
     Raises:

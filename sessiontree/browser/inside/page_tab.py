@@ -150,7 +150,7 @@ class PageTab:
         self._has_crashed = False
         self._refs.clear()
         try:
-            response = await self._until_dialog(
+            response = await self._await_until_dialog(
                 self.page.goto(url, wait_until="commit", timeout=LOAD_S * 1000)
             )
             await self._settle()
@@ -159,13 +159,13 @@ class PageTab:
         except Error as error:
             if "Download is starting" in str(error):
                 raise Refusal("page", "it is a download, and this browser takes none") from error
-            raise Refusal("network", first_line(error)) from error
+            raise Refusal("network", extract_first_line(error)) from error
         return 0 if response is None else response.status
 
     async def snapshot(self, max_chars: int) -> dict[str, Any]:
         """Return the page as text; its references replace those of the snapshot before."""
         self._check_free()
-        text = await self._asked(self.page.aria_snapshot(mode="ai", timeout=ACT_S * 1000))
+        text = await self._await_answer(self.page.aria_snapshot(mode="ai", timeout=ACT_S * 1000))
         shown, refs, truncated = number_lines(text, self._next_ref, max_chars)
         self._refs = refs
         self._next_ref += len(refs)
@@ -174,31 +174,31 @@ class PageTab:
     async def act(self, order: dict[str, Any]) -> None:
         """Do something to the page, and wait until it has settled or shows a dialog."""
         self._check_free()
-        await self._until_dialog(self._do(order))
+        await self._await_until_dialog(self._do(order))
         await self._settle()
 
     async def _do(self, order: dict[str, Any]) -> None:
         kind, text, limit_ms = order["kind"], order["text"], (order["time_s"] or ACT_S) * 1000
-        target = None if order["ref"] is None else await self._element(order["ref"])
+        target = None if order["ref"] is None else await self._find_element(order["ref"])
         if kind == "wait":
             await self._wait(target, text, limit_ms)
         elif kind == "scroll" and target is None:
             await self.page.mouse.wheel(0, order["amount"])
         elif kind == "press" and target is None:
-            await self._asked(self.page.keyboard.press(text))
+            await self._await_answer(self.page.keyboard.press(text))
         elif kind == "type" and target is None:
             await self.page.keyboard.type(text)
         elif target is None:
             raise Refusal("page", f"{kind} needs the number of an element: take a snapshot and give ref")
         else:
-            await self._asked(self._act_on(target, order, limit_ms))
+            await self._await_answer(self._act_on(target, order, limit_ms))
         if order["submit"]:
-            await self._asked(self.page.keyboard.press("Enter"))
+            await self._await_answer(self.page.keyboard.press("Enter"))
 
     async def _act_on(self, target: Locator, order: dict[str, Any], limit_ms: float) -> None:
         kind, text = order["kind"], order["text"]
         if kind == "drag":
-            await target.drag_to(await self._element(order["to_ref"]), timeout=limit_ms)
+            await target.drag_to(await self._find_element(order["to_ref"]), timeout=limit_ms)
             return
         acts: dict[str, Callable[[], Awaitable[object]]] = {
             "click": lambda: target.click(timeout=limit_ms),
@@ -217,9 +217,9 @@ class PageTab:
     async def _wait(self, target: Locator | None, text: str, limit_ms: float) -> None:
         if text:
             place: Page | Locator = self.page if target is None else target
-            await self._asked(place.get_by_text(text).first.wait_for(timeout=limit_ms))
+            await self._await_answer(place.get_by_text(text).first.wait_for(timeout=limit_ms))
         elif target is not None:
-            await self._asked(target.wait_for(timeout=limit_ms))
+            await self._await_answer(target.wait_for(timeout=limit_ms))
         else:
             await asyncio.sleep(limit_ms / 1000)
 
@@ -229,10 +229,10 @@ class PageTab:
         if order["viewport"] is not None:
             await self.set_viewport(order["viewport"])
         if order["ref"] is not None:
-            target = await self._element(order["ref"])
-            return await self._asked(target.screenshot(type="png", timeout=ACT_S * 1000))
-        clip = await self._whole() if order["full_page"] else None
-        return await self._asked(
+            target = await self._find_element(order["ref"])
+            return await self._await_answer(target.screenshot(type="png", timeout=ACT_S * 1000))
+        clip = await self._measure_page() if order["full_page"] else None
+        return await self._await_answer(
             self.page.screenshot(
                 type="png",
                 full_page=order["full_page"],
@@ -242,7 +242,7 @@ class PageTab:
             )
         )
 
-    async def _whole(self) -> FloatRect | None:
+    async def _measure_page(self) -> FloatRect | None:
         """Return the part of a page that is too large for one picture; None if it is not."""
         size = await self.evaluate(
             "() => [document.documentElement.scrollWidth, document.documentElement.scrollHeight]", "isolated"
@@ -255,26 +255,28 @@ class PageTab:
 
     async def set_viewport(self, size: dict[str, int]) -> None:
         """Set the visible size."""
-        await self._asked(self.page.set_viewport_size({"width": size["width"], "height": size["height"]}))
+        await self._await_answer(
+            self.page.set_viewport_size({"width": size["width"], "height": size["height"]})
+        )
 
     async def pdf(self) -> bytes:
         """Return the page as a PDF document."""
         self._check_free()
-        return await self._asked(self.page.pdf(print_background=True))
+        return await self._await_answer(self.page.pdf(print_background=True))
 
     async def upload(self, ref: int, names: list[str], sizes: list[int], data: bytes) -> None:
         """Give files to a file input, or to what opens a choice of files."""
         self._check_free()
-        target = await self._element(ref)
+        target = await self._find_element(ref)
         files: list[FilePayload] = []
         for name, size in zip(names, sizes, strict=True):
             files.append({"name": name, "mimeType": "application/octet-stream", "buffer": data[:size]})
             data = data[size:]
-        is_input = await self._asked(
+        is_input = await self._await_answer(
             target.evaluate("e => e instanceof HTMLInputElement && e.type === 'file'")
         )
         if is_input:
-            await self._asked(target.set_input_files(files, timeout=ACT_S * 1000))
+            await self._await_answer(target.set_input_files(files, timeout=ACT_S * 1000))
             return
         try:
             async with self.page.expect_file_chooser(timeout=ACT_S * 1000) as chosen:
@@ -288,29 +290,29 @@ class PageTab:
         dialog = self._dialog
         if dialog is None:
             raise Refusal("page", "no dialog is open")
-        self._dialog_over()
+        self._forget_dialog()
         if accept:
-            await self._asked(dialog.accept(text) if dialog.type == "prompt" else dialog.accept())
+            await self._await_answer(dialog.accept(text) if dialog.type == "prompt" else dialog.accept())
         else:
-            await self._asked(dialog.dismiss())
-        await self._until_dialog(asyncio.sleep(PAUSE_S))
+            await self._await_answer(dialog.dismiss())
+        await self._await_until_dialog(asyncio.sleep(PAUSE_S))
         await self._settle()
 
     async def evaluate(self, script: str, world: str, argument: Any = None, time_s: float = ACT_S) -> Any:
         """Run a script; return its value."""
         self._check_free()
-        return await self._until_dialog(self._evaluated(script, world, argument, time_s))
+        return await self._await_until_dialog(self._evaluate(script, world, argument, time_s))
 
     async def timings(self) -> Any:
         """Return what the browser measured of the page's load."""
         return await self.evaluate(TIMINGS, "isolated")
 
-    async def _evaluated(self, script: str, world: str, argument: Any, time_s: float) -> Any:
+    async def _evaluate(self, script: str, world: str, argument: Any, time_s: float) -> Any:
         session = await self.context.new_cdp_session(self.page)
         try:
             async with asyncio.timeout(time_s):
                 order: dict[str, Any] = {
-                    "expression": _called(script, argument),
+                    "expression": _build_expression(script, argument),
                     "awaitPromise": True,
                     "returnByValue": True,
                     "timeout": time_s * 1000,
@@ -324,10 +326,10 @@ class PageTab:
         except TimeoutError as error:
             raise Refusal("slow", f"the script ran longer than {time_s:g} s") from error
         except Error as error:
-            raise Refusal("page", f"the script failed: {first_line(error)}") from error
+            raise Refusal("page", f"the script failed: {extract_first_line(error)}") from error
         finally:
             self._hold(session.detach())
-        return _value_of(answer)
+        return _parse_value(answer)
 
     async def close(self) -> None:
         """Close the page; an offline one with its profile."""
@@ -335,7 +337,7 @@ class PageTab:
             self._ending_dialog.cancel()
         await (self.context.close() if self.is_offline else self.page.close())
 
-    async def _element(self, ref: int) -> Locator:
+    async def _find_element(self, ref: int) -> Locator:
         """Return the element of a number of the newest snapshot."""
         name = self._refs.get(ref)
         if name is not None:
@@ -360,16 +362,16 @@ class PageTab:
                 "page", f"a dialog waits: {self._dialog.type}; answer it with the action dialog first"
             )
 
-    async def _asked(self, answer: Awaitable[T]) -> T:
+    async def _await_answer(self, answer: Awaitable[T]) -> T:
         """Await an answer of Playwright; its errors become refusals."""
         try:
             return await answer
         except PlaywrightTimeout as error:
-            raise Refusal("slow", last_line(error)) from error
+            raise Refusal("slow", extract_last_line(error)) from error
         except Error as error:
-            raise Refusal("page", first_line(error)) from error
+            raise Refusal("page", extract_first_line(error)) from error
 
-    async def _until_dialog(self, work: Coroutine[Any, Any, T] | Awaitable[T]) -> T | None:
+    async def _await_until_dialog(self, work: Coroutine[Any, Any, T] | Awaitable[T]) -> T | None:
         """Await work, but no longer than until a dialog opens, which would hold it; None then."""
         task = asyncio.ensure_future(work)
         opened = asyncio.ensure_future(self._dialog_opened.wait())
@@ -400,9 +402,9 @@ class PageTab:
     async def _settle(self) -> None:
         """Wait until the page is loaded, for a while."""
         if self._dialog is None:
-            await self._until_dialog(self._loaded())
+            await self._await_until_dialog(self._wait_for_load())
 
-    async def _loaded(self) -> None:
+    async def _wait_for_load(self) -> None:
         await asyncio.sleep(PAUSE_S)
         try:
             await self.page.wait_for_load_state("load", timeout=SETTLE_S * 1000)
@@ -439,10 +441,10 @@ class PageTab:
         await asyncio.sleep(self._dialog_s)
         self._note("dialog", f"dismissed unanswered: {dialog.type}: {dialog.message}")
         self._ending_dialog = None
-        self._dialog_over()
+        self._forget_dialog()
         self._hold(dialog.dismiss())
 
-    def _dialog_over(self) -> None:
+    def _forget_dialog(self) -> None:
         self._dialog = None
         self._dialog_opened.clear()
         if self._ending_dialog is not None:
@@ -450,7 +452,7 @@ class PageTab:
             self._ending_dialog = None
 
 
-def _called(script: str, argument: Any) -> str:
+def _build_expression(script: str, argument: Any) -> str:
     """Return an expression for the JSON text of a script's value; a script that is a function is called."""
     given = json.dumps(argument, ensure_ascii=True)
     return (
@@ -460,7 +462,7 @@ def _called(script: str, argument: Any) -> str:
     )
 
 
-def _value_of(answer: dict[str, Any]) -> Any:
+def _parse_value(answer: dict[str, Any]) -> Any:
     """Return the value of an evaluated script, which arrives as JSON text."""
     thrown = answer.get("exceptionDetails")
     if thrown is not None:
@@ -479,16 +481,16 @@ def _value_of(answer: dict[str, Any]) -> Any:
         raise Refusal("page", "the script's value has no JSON form") from error
 
 
-def first_line(error: Exception) -> str:
+def extract_first_line(error: Exception) -> str:
     """Return the first line of an error of Playwright, without the name of its method."""
     line = str(error).strip().partition("\n")[0]
     return line.partition(": ")[2][:MAX_LINE_CHARS] or line[:MAX_LINE_CHARS]
 
 
-def last_line(error: Exception) -> str:
+def extract_last_line(error: Exception) -> str:
     """Return the last step that Playwright reports of what took too long."""
     lines = [line.strip(" -") for line in str(error).strip().splitlines()]
-    return f"{first_line(error)} ({lines[-1][:MAX_LINE_CHARS]})"
+    return f"{extract_first_line(error)} ({lines[-1][:MAX_LINE_CHARS]})"
 
 
 def number_lines(snapshot: str, first: int, max_chars: int) -> tuple[str, dict[int, str], bool]:
@@ -505,7 +507,7 @@ def number_lines(snapshot: str, first: int, max_chars: int) -> tuple[str, dict[i
     refs: dict[int, str] = {}
     room = max_chars
     for line in snapshot.splitlines():
-        text, ref = _shown(line, first + len(refs))
+        text, ref = _split_reference(line, first + len(refs))
         room -= len(text) + 1
         if room < 0:
             return "\n".join(lines), refs, True
@@ -515,7 +517,7 @@ def number_lines(snapshot: str, first: int, max_chars: int) -> tuple[str, dict[i
     return "\n".join(lines), refs, False
 
 
-def _shown(line: str, number: int) -> tuple[str, str]:
+def _split_reference(line: str, number: int) -> tuple[str, str]:
     """Return a line as it is shown, and the reference that it holds; empty if it holds none."""
     found = _ELEMENT.fullmatch(line)
     if found is None:

@@ -21,8 +21,8 @@ from urllib.parse import unquote, urlsplit
 from playwright.async_api import Browser, BrowserContext, Page, Playwright, Route, async_playwright
 from playwright.async_api import Error as PlaywrightError
 
-from sessiontree.browser.inside.frames import FrameError, frame, read_frame
-from sessiontree.browser.inside.page_tab import PageTab, Refusal, first_line
+from sessiontree.browser.inside.frames import FrameError, encode_frame, read_frame
+from sessiontree.browser.inside.page_tab import PageTab, Refusal, extract_first_line
 
 MAX_TABS: Final = 16
 OFFLINE: Final = "http://preview.invalid"
@@ -113,7 +113,7 @@ class Orders:
         except FrameError as error:
             await self._fail(number, "page", str(error))
         except PlaywrightError as error:
-            await self._fail(number, "page", first_line(error))
+            await self._fail(number, "page", extract_first_line(error))
         finally:
             del self._running[number]
 
@@ -127,7 +127,7 @@ class Orders:
             os._exit(GONE)
         self._send({"id": number, "sort": sort, "error": text}, b"")
 
-    def _tab(self, message: dict[str, Any]) -> PageTab:
+    def _find_tab(self, message: dict[str, Any]) -> PageTab:
         wanted = message.get("tab_id") or self._current
         tab = self._tabs.get(wanted)
         if tab is None:
@@ -136,7 +136,7 @@ class Orders:
             raise Refusal("page", f"{why}; open tabs: {open_ones}")
         return tab
 
-    async def _row(self, tab: PageTab, status: int = 0) -> dict[str, Any]:
+    async def _build_row(self, tab: PageTab, status: int = 0) -> dict[str, Any]:
         row = await tab.described()
         return {**row, "is_current": tab.tab_id == self._current, "status": status}
 
@@ -170,7 +170,7 @@ class Orders:
             raise Refusal("page", f"{MAX_TABS} tabs are open, the most there may be; close one first")
 
     async def _do_tabs(self, message: dict[str, Any], blob: bytes) -> Answer:
-        return {"tabs": [await self._row(tab) for tab in list(self._tabs.values())]}, b""
+        return {"tabs": [await self._build_row(tab) for tab in list(self._tabs.values())]}, b""
 
     async def _do_open(self, message: dict[str, Any], blob: bytes) -> Answer:
         self._check_room()
@@ -185,7 +185,7 @@ class Orders:
             except BaseException:
                 await tab.close()
                 raise
-        return await self._row(tab, status), b""
+        return await self._build_row(tab, status), b""
 
     async def _do_open_files(self, message: dict[str, Any], blob: bytes) -> Answer:
         self._check_room()
@@ -203,7 +203,7 @@ class Orders:
         except BaseException:
             await context.close()
             raise
-        return await self._row(tab, status), b""
+        return await self._build_row(tab, status), b""
 
     async def _serve(self, files: int, route: Route) -> None:
         """Answer a request of an offline page with a file of the host."""
@@ -226,64 +226,64 @@ class Orders:
         await route.fulfill(status=200, content_type=kind, body=data)
 
     async def _do_navigate(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._tab(message)
-        return await self._row(tab, await tab.navigate(message["url"])), b""
+        tab = self._find_tab(message)
+        return await self._build_row(tab, await tab.navigate(message["url"])), b""
 
     async def _do_focus(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._tab(message)
+        tab = self._find_tab(message)
         self._current = tab.tab_id
-        return await self._row(tab), b""
+        return await self._build_row(tab), b""
 
     async def _do_close(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._tab(message)
-        row = await self._row(tab)
+        tab = self._find_tab(message)
+        row = await self._build_row(tab)
         await tab.close()
         self._forget(tab)
         return row, b""
 
     async def _do_snapshot(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._tab(message)
+        tab = self._find_tab(message)
         found = await tab.snapshot(message["max_chars"])
-        return {**found, "tab": await self._row(tab)}, b""
+        return {**found, "tab": await self._build_row(tab)}, b""
 
     async def _do_act(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._tab(message)
+        tab = self._find_tab(message)
         await tab.act(message)
-        return await self._row(tab), b""
+        return await self._build_row(tab), b""
 
     async def _do_screenshot(self, message: dict[str, Any], blob: bytes) -> Answer:
-        return {}, await self._tab(message).picture(message)
+        return {}, await self._find_tab(message).picture(message)
 
     async def _do_set_viewport(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._tab(message)
+        tab = self._find_tab(message)
         await tab.set_viewport(message["viewport"])
-        return await self._row(tab), b""
+        return await self._build_row(tab), b""
 
     async def _do_console(self, message: dict[str, Any], blob: bytes) -> Answer:
-        return {"lines": list(self._tab(message).lines)}, b""
+        return {"lines": list(self._find_tab(message).lines)}, b""
 
     async def _do_pdf(self, message: dict[str, Any], blob: bytes) -> Answer:
-        return {}, await self._tab(message).pdf()
+        return {}, await self._find_tab(message).pdf()
 
     async def _do_upload(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._tab(message)
+        tab = self._find_tab(message)
         await tab.upload(message["ref"], message["names"], message["sizes"], blob)
-        return await self._row(tab), b""
+        return await self._build_row(tab), b""
 
     async def _do_answer_dialog(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._tab(message)
+        tab = self._find_tab(message)
         await tab.answer_dialog(message["accept"], message["text"])
-        return await self._row(tab), b""
+        return await self._build_row(tab), b""
 
     async def _do_evaluate(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._tab(message)
+        tab = self._find_tab(message)
         value = await tab.evaluate(
             message["script"], message["world"], message["argument"], message["time_s"]
         )
         return {"value": value}, b""
 
     async def _do_timings(self, message: dict[str, Any], blob: bytes) -> Answer:
-        return {"value": await self._tab(message).timings()}, b""
+        return {"value": await self._find_tab(message).timings()}, b""
 
 
 async def serve(channel: socket.socket, proxy: int, nowhere: int, program: str, dialog_s: float) -> None:
@@ -291,7 +291,7 @@ async def serve(channel: socket.socket, proxy: int, nowhere: int, program: str, 
     reader, writer = await asyncio.open_connection(sock=channel)
 
     def send(message: dict[str, Any], blob: bytes) -> None:
-        writer.write(frame(message, blob))
+        writer.write(encode_frame(message, blob))
 
     orders = Orders(send, dialog_s, nowhere)
     async with async_playwright() as playwright:

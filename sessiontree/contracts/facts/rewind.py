@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sessiontree.contracts.recorded.approvals import CheckedCall
-from sessiontree.contracts.recorded.codec import Outcome, recorded, sparse
+from sessiontree.contracts.recorded.codec import Outcome, declare_sparse, register_kind
 from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 
 
-@recorded("served_answer")
+@register_kind("served_answer")
 @dataclass(frozen=True, slots=True)
 class ServedAnswer:
     """A recorded answer for a program that runs again: the first equal call gets it, and is not made."""
@@ -26,11 +26,11 @@ class ServedAnswer:
     """Of the call's tool and arguments."""
     outcome: Outcome
     message: ToolResultMessage
-    is_json: bool = sparse(False)
-    untrusted: bool = sparse(False)
+    is_json: bool = declare_sparse(False)
+    untrusted: bool = declare_sparse(False)
 
 
-@recorded("awaited_again")
+@register_kind("awaited_again")
 @dataclass(frozen=True, slots=True)
 class AwaitedAgain:
     """A call of a program that runs again, which waits for the child that replaces another one."""
@@ -43,7 +43,7 @@ class AwaitedAgain:
     """Key of the new child's spawn; its report answers the call of this id."""
 
 
-@recorded("rewound_program")
+@register_kind("rewound_program")
 @dataclass(frozen=True, slots=True)
 class RewoundProgram:
     """A program whose text runs again."""
@@ -58,7 +58,7 @@ class RewoundProgram:
     awaited: tuple[AwaitedAgain, ...]
 
 
-@recorded("rewind")
+@register_kind("rewind")
 @dataclass(frozen=True, slots=True)
 class Rewind:
     """Where a session goes on."""
@@ -71,7 +71,7 @@ class Rewind:
     """None = the next report of a child starts a turn."""
 
 
-@recorded("replaced_child")
+@register_kind("replaced_child")
 @dataclass(frozen=True, slots=True)
 class ReplacedChild:
     """A child that a new one replaces."""

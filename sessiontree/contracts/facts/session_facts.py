@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from sessiontree.contracts.facts.rewind import Rewind
 from sessiontree.contracts.handles.jobs import ExecHost, JobStatus
 from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall
-from sessiontree.contracts.recorded.codec import Outcome, held, recorded, sparse
+from sessiontree.contracts.recorded.codec import Outcome, declare_sparse, held, register_kind
 from sessiontree.contracts.recorded.programs import ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.contracts.recorded.senders import Principal
@@ -24,7 +24,7 @@ from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage, Usage, UserMessage
 
 
-@recorded("opened")
+@register_kind("opened")
 @dataclass(frozen=True, slots=True)
 class Opened:
     """The session was adopted for the first time; its system prompt and tools are fixed.
@@ -35,7 +35,7 @@ class Opened:
     system_prompt: str
     tools: tuple[str, ...]
     model: str
-    compaction_model: str = sparse("")
+    compaction_model: str = declare_sparse("")
     """Name of the model that writes its summaries; empty = ``model``."""
     task: MessageReceived | None = held()  # noqa: RUF009 - a declaration
     """The message with its task."""
@@ -43,17 +43,17 @@ class Opened:
     """The turn that takes that message."""
 
 
-@recorded("model_changed")
+@register_kind("model_changed")
 @dataclass(frozen=True, slots=True)
 class ModelChanged:
     """The tree was resumed with other models, which answer and write summaries from now on."""
 
     model: str
-    compaction_model: str = sparse("")
+    compaction_model: str = declare_sparse("")
     """Name of the model that writes its summaries; empty = ``model``."""
 
 
-@recorded("session_forked")
+@register_kind("session_forked")
 @dataclass(frozen=True, slots=True)
 class SessionForked:
     """The facts before this one are those of a session of another tree; the ids of this tree count now."""
@@ -61,13 +61,13 @@ class SessionForked:
     at_ms: int
     shift_ms: int
     """Time between the last shared fact and the fork; deadlines are later by it."""
-    rewind: Rewind | None = sparse(None)  # noqa: RUF009 - a declaration
+    rewind: Rewind | None = declare_sparse(None)  # noqa: RUF009 - a declaration
     """Where it goes on, if a child of it was replaced; None = where the shared facts end."""
-    awaits: tuple[tuple[str, str], ...] = sparse(())
+    awaits: tuple[tuple[str, str], ...] = declare_sparse(())
     """Ids of the other tree by which children report, and keys of the calls that wait; empty = none does."""
 
 
-@recorded("message_received")
+@register_kind("message_received")
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
     """A message waits for the next turn."""
@@ -79,13 +79,13 @@ class MessageReceived:
     """Whether it starts a turn by itself."""
     asked_by: tuple[Principal, ...] = ()
     """On whose behalf it was sent; empty = the creating program's."""
-    settings: ModelSettings | None = sparse(None)  # noqa: RUF009 - a declaration
+    settings: ModelSettings | None = declare_sparse(None)  # noqa: RUF009 - a declaration
     """Model settings from the turn that takes the message until the run ends; None = the usual ones."""
     turn: TurnStarted | None = held()  # noqa: RUF009 - a declaration
     """The turn that it starts at once, in the journal."""
 
 
-@recorded("acts_for")
+@register_kind("acts_for")
 @dataclass(frozen=True, slots=True)
 class ActsFor:
     """From the next turn on the session acts for these; before the first such fact, for the program."""
@@ -93,7 +93,7 @@ class ActsFor:
     askers: tuple[Principal, ...]
 
 
-@recorded("turn_started")
+@register_kind("turn_started")
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
     """The model is asked; the first ``took`` waiting messages joined the transcript."""
@@ -104,7 +104,7 @@ class TurnStarted:
     """Whether a new message resets the count of turns."""
 
 
-@recorded("turn_replied")
+@register_kind("turn_replied")
 @dataclass(frozen=True, slots=True)
 class TurnReplied:
     """The model replied; its calls are keyed ``<turn>.<index>``."""
@@ -113,11 +113,11 @@ class TurnReplied:
     message: AssistantMessage
     finished: RunFinished | None = held()  # noqa: RUF009 - a declaration
     """The end of the run whose final message it is, in the journal."""
-    context_tokens: int | None = sparse(None)
+    context_tokens: int | None = declare_sparse(None)
     """Size of the model's context, if the results of several calls share what is left of it."""
 
 
-@recorded("reply_cut")
+@register_kind("reply_cut")
 @dataclass(frozen=True, slots=True)
 class ReplyCut:
     """The model's tokens were used up in its final message; this part is kept, and the model continues."""
@@ -126,7 +126,7 @@ class ReplyCut:
     text: str
 
 
-@recorded("reply_empty")
+@register_kind("reply_empty")
 @dataclass(frozen=True, slots=True)
 class ReplyEmpty:
     """The model's final message says nothing; the model is asked once more."""
@@ -139,7 +139,7 @@ FailureCause: TypeAlias = Literal["", "provider", "price", "budget.tokens", "bud
 or refused the key; a budget needs a price that is not known; too little of a budget is left."""
 
 
-@recorded("turn_failed")
+@register_kind("turn_failed")
 @dataclass(frozen=True, slots=True)
 class TurnFailed:
     """The model could not reply."""
@@ -148,20 +148,20 @@ class TurnFailed:
     reason: str
     said: str = ""
     """The text of an incomplete reply; not part of the conversation."""
-    retry_at_ms: int | None = sparse(None)
+    retry_at_ms: int | None = declare_sparse(None)
     """When the request is retried; None = not at all."""
-    overflow: bool = sparse(False)
+    overflow: bool = declare_sparse(False)
     """Whether the request was longer than the model's context."""
-    cause: FailureCause = sparse("")  # noqa: RUF009 - a declaration
-    account: str = sparse("")
+    cause: FailureCause = declare_sparse("")  # noqa: RUF009 - a declaration
+    account: str = declare_sparse("")
     """The session whose budget the cause names; empty = it names none."""
-    is_final: bool = sparse(False)
+    is_final: bool = declare_sparse(False)
     """Whether the provider refuses for good: another question has no other answer."""
-    raised: str = sparse("")
+    raised: str = declare_sparse("")
     """Where the model's own code raised it: lines of ``path:line in function: source``."""
 
 
-@recorded("turn_retried")
+@register_kind("turn_retried")
 @dataclass(frozen=True, slots=True)
 class TurnRetried:
     """The model is asked again for its reply to a failed turn."""
@@ -169,7 +169,7 @@ class TurnRetried:
     turn: int
 
 
-@recorded("turn_cut")
+@register_kind("turn_cut")
 @dataclass(frozen=True, slots=True)
 class TurnCut:
     """The session no longer waits for the model; a later reply to this turn is ignored."""
@@ -178,7 +178,7 @@ class TurnCut:
     reason: str
 
 
-@recorded("context_filled")
+@register_kind("context_filled")
 @dataclass(frozen=True, slots=True)
 class ContextFilled:
     """A question used most of the model's context: the conversation is compacted before the next turn."""
@@ -187,7 +187,7 @@ class ContextFilled:
     context_tokens: int
 
 
-@recorded("compaction_begun")
+@register_kind("compaction_begun")
 @dataclass(frozen=True, slots=True)
 class CompactionBegun:
     """The model is asked for a summary of the older part of the conversation.
@@ -201,11 +201,11 @@ class CompactionBegun:
     """Index after the older part."""
     kept: tuple[int, ...]
     """Messages of the older part, besides the first, that the summary does not replace."""
-    model: str = sparse("")
+    model: str = declare_sparse("")
     """Name of the compaction model, if it is asked; empty = the session's model is asked."""
 
 
-@recorded("context_compacted")
+@register_kind("context_compacted")
 @dataclass(frozen=True, slots=True)
 class ContextCompacted:
     """From now on the model sees the first message, the summary, the kept messages, and those after them."""
@@ -216,11 +216,11 @@ class ContextCompacted:
     summary: UserMessage
     usage: Usage
     """What the summary used."""
-    model: str = sparse("")
+    model: str = declare_sparse("")
     """Name of the model that wrote the summary, if it is not the session's only one; empty = it is."""
 
 
-@recorded("compaction_failed")
+@register_kind("compaction_failed")
 @dataclass(frozen=True, slots=True)
 class CompactionFailed:
     """No summary was written; the conversation stays as it is, until the session's model has written one."""
@@ -231,11 +231,11 @@ class CompactionFailed:
     """What the model's reply used; None = it did not reply."""
     summary_limit: int | None = None
     """Index after the older part of the next attempt at most, because this question was too long."""
-    model: str = sparse("")
+    model: str = declare_sparse("")
     """Name of the compaction model, if it failed: the session's model is asked next. Empty = that failed."""
 
 
-@recorded("messages_shortened")
+@register_kind("messages_shortened")
 @dataclass(frozen=True, slots=True)
 class MessagesShortened:
     """From now on the model sees these messages cut; the journal keeps them whole."""
@@ -248,7 +248,7 @@ class MessagesShortened:
     """Indices of messages whose images become a line of text."""
 
 
-@recorded("call_opened")
+@register_kind("call_opened")
 @dataclass(frozen=True, slots=True)
 class CallOpened:
     """The creating program requested a call outside the transcript."""
@@ -259,7 +259,7 @@ class CallOpened:
     arguments: Mapping[str, JsonValue]
 
 
-@recorded("call_held")
+@register_kind("call_held")
 @dataclass(frozen=True, slots=True)
 class CallHeld:
     """A call outside the transcript that changes things waits for the end of the turn, or waits no longer."""
@@ -268,7 +268,7 @@ class CallHeld:
     held: bool
 
 
-@recorded("call_intended")
+@register_kind("call_intended")
 @dataclass(frozen=True, slots=True)
 class CallIntended:
     """A call above ReadOnly is about to run; without a result it may or may not have run."""
@@ -276,7 +276,7 @@ class CallIntended:
     call: CheckedCall
 
 
-@recorded("approval_wanted")
+@register_kind("approval_wanted")
 @dataclass(frozen=True, slots=True)
 class ApprovalWanted:
     """A call waits for an approval."""
@@ -286,7 +286,7 @@ class ApprovalWanted:
     at_ms: int
 
 
-@recorded("approval_settled")
+@register_kind("approval_settled")
 @dataclass(frozen=True, slots=True)
 class ApprovalSettled:
     """The answer to an approval reached the session."""
@@ -298,7 +298,7 @@ class ApprovalSettled:
     reason: str
 
 
-@recorded("call_delegated")
+@register_kind("call_delegated")
 @dataclass(frozen=True, slots=True)
 class CallDelegated:
     """The creating program, or a person, must answer a call by this id."""
@@ -308,13 +308,13 @@ class CallDelegated:
     at_ms: int
     expires_at_ms: int
     """When an unanswered call times out."""
-    to_person: bool = sparse(False)
+    to_person: bool = declare_sparse(False)
     """Whether a person answers it."""
-    input: ToolInput | None = sparse(None)  # noqa: RUF009 - a declaration
+    input: ToolInput | None = declare_sparse(None)  # noqa: RUF009 - a declaration
     """What the call asks while it runs; None = the answer is its result."""
 
 
-@recorded("input_given")
+@register_kind("input_given")
 @dataclass(frozen=True, slots=True)
 class InputGiven:
     """A person gave what a running call asked for; the call runs again with it."""
@@ -327,7 +327,7 @@ class InputGiven:
     """Where the answer was given."""
 
 
-@recorded("call_parked")
+@register_kind("call_parked")
 @dataclass(frozen=True, slots=True)
 class CallParked:
     """The model continues: the pending envelope is the call's result, and a notice reports the outcome."""
@@ -336,7 +336,7 @@ class CallParked:
     message: ToolResultMessage
 
 
-@recorded("arguments_rejected")
+@register_kind("arguments_rejected")
 @dataclass(frozen=True, slots=True)
 class ArgumentsRejected:
     """A call's arguments were not valid."""
@@ -352,7 +352,7 @@ class ArgumentsRejected:
     """Whether the tool is refused until the next incoming message."""
 
 
-@recorded("call_resolved")
+@register_kind("call_resolved")
 @dataclass(frozen=True, slots=True)
 class CallResolved:
     """A call has its result."""
@@ -363,15 +363,15 @@ class CallResolved:
     artifacts: tuple[Artifact, ...] = ()
     resets: str | None = None
     """Name of the tool whose attempts are reset to zero."""
-    is_json: bool = sparse(False)
+    is_json: bool = declare_sparse(False)
     """Whether the text of a program's answer is the JSON text of the tool's output."""
-    untrusted: bool = sparse(False)
+    untrusted: bool = declare_sparse(False)
     """Whether a program's answer is text from outside."""
     turn: TurnStarted | None = held()  # noqa: RUF009 - a declaration
     """The turn that starts because the reply's last call has its result, in the journal."""
 
 
-@recorded("program_started")
+@register_kind("program_started")
 @dataclass(frozen=True, slots=True)
 class ProgramStarted:
     """A call is a program; it runs from now on, and its calls have keys below the call's key."""
@@ -379,11 +379,11 @@ class ProgramStarted:
     call: CheckedCall
     at_ms: int
     """The time that the program reads from its clock."""
-    source: ProgramSource | None = sparse(None)  # noqa: RUF009 - a declaration
+    source: ProgramSource | None = declare_sparse(None)  # noqa: RUF009 - a declaration
     """The text of a saved program; None = the call's argument ``code`` is the text."""
 
 
-@recorded("program_advanced")
+@register_kind("program_advanced")
 @dataclass(frozen=True, slots=True)
 class ProgramAdvanced:
     """A program was given all answers so far, and asks for further calls, or shows something."""
@@ -391,16 +391,16 @@ class ProgramAdvanced:
     key: str
     calls: tuple[ProgramCall, ...] = ()
     """Their numbers follow each other."""
-    notes: tuple[ProgramNote, ...] = sparse(())
-    first: int = sparse(0)
+    notes: tuple[ProgramNote, ...] = declare_sparse(())
+    first: int = declare_sparse(0)
     """Number of the first of these calls."""
-    withdrawn: tuple[int, ...] = sparse(())
+    withdrawn: tuple[int, ...] = declare_sparse(())
     """Numbers of calls that it has given up."""
-    at_ms: int = sparse(0)
+    at_ms: int = declare_sparse(0)
     """When the time of these calls begins; 0 = none has a bound."""
 
 
-@recorded("child_awaited")
+@register_kind("child_awaited")
 @dataclass(frozen=True, slots=True)
 class ChildAwaited:
     """A program's call has started a child; the child's report is its answer."""
@@ -409,20 +409,20 @@ class ChildAwaited:
     message: ToolResultMessage
 
 
-@recorded("child_reported")
+@register_kind("child_reported")
 @dataclass(frozen=True, slots=True)
 class ChildReported:
     """A child that a program started has reported; the report goes to the program, not to the model."""
 
     key: str
     message_id: str
-    text: str = sparse("")
+    text: str = declare_sparse("")
     """The report, if it came before the call's own result; otherwise the call's result has it."""
-    answers: str = sparse("")
+    answers: str = declare_sparse("")
     """Id of a call that a program which runs again has not asked for yet; ``key`` is then the program's."""
 
 
-@recorded("tainted")
+@register_kind("tainted")
 @dataclass(frozen=True, slots=True)
 class Tainted:
     """The session has read untrusted text for the first time; it stays tainted for life."""
@@ -431,7 +431,7 @@ class Tainted:
     """Source of the text: a tool's name, a child, its parent."""
 
 
-@recorded("hook_failed")
+@register_kind("hook_failed")
 @dataclass(frozen=True, slots=True)
 class HookFailed:
     """A hook failed in the session's host; the facts of the affected work record the consequence."""
@@ -446,7 +446,7 @@ class HookFailed:
     reason: str
 
 
-@recorded("tool_given_up")
+@register_kind("tool_given_up")
 @dataclass(frozen=True, slots=True)
 class ToolGivenUp:
     """The model could not make a valid call; the parent is informed."""
@@ -457,7 +457,7 @@ class ToolGivenUp:
     reason: str
 
 
-@recorded("child_trouble_noted")
+@register_kind("child_trouble_noted")
 @dataclass(frozen=True, slots=True)
 class ChildTroubleNoted:
     """A child gave up on a tool; this session was informed."""
@@ -466,7 +466,7 @@ class ChildTroubleNoted:
     trouble: ToolGivenUp
 
 
-@recorded("approver_consulted")
+@register_kind("approver_consulted")
 @dataclass(frozen=True, slots=True)
 class ApproverConsulted:
     """This session's approver function was asked."""
@@ -474,7 +474,7 @@ class ApproverConsulted:
     question: ApprovalQuestion
 
 
-@recorded("approver_replied")
+@register_kind("approver_replied")
 @dataclass(frozen=True, slots=True)
 class ApproverReplied:
     """This session's approver function answered ``approve``, ``deny`` or ``escalate``."""
@@ -484,7 +484,7 @@ class ApproverReplied:
     reason: str
 
 
-@recorded("job_started")
+@register_kind("job_started")
 @dataclass(frozen=True, slots=True)
 class JobStarted:
     """A command of the session goes on in the background, on the session's host."""
@@ -496,13 +496,13 @@ class JobStarted:
     """The process that started it, on the host's machine; unique there with ``started``."""
     started: int
     """When that process started, in clock ticks since the machine's start."""
-    host: ExecHost = sparse("gateway")  # noqa: RUF009 - a declaration
+    host: ExecHost = declare_sparse("gateway")  # noqa: RUF009 - a declaration
     """Where it runs."""
-    asked_by: tuple[Principal, ...] = sparse(())
+    asked_by: tuple[Principal, ...] = declare_sparse(())
     """On whose behalf it was started; the session acts for them when it reads about its end."""
 
 
-@recorded("job_ended")
+@register_kind("job_ended")
 @dataclass(frozen=True, slots=True)
 class JobEnded:
     """A job has ended, or its host was lost."""
@@ -513,11 +513,11 @@ class JobEnded:
     signal: int | None = None
     total_bytes: int = 0
     """How much output it had written; 0 if that is not known."""
-    reason: str = sparse("")
+    reason: str = declare_sparse("")
     """Why it failed or was lost."""
 
 
-@recorded("result_rejected")
+@register_kind("result_rejected")
 @dataclass(frozen=True, slots=True)
 class ResultRejected:
     """The final message does not fit the type that the parent asked for."""
@@ -532,7 +532,7 @@ RunFailure: TypeAlias = Literal["", "length", "refusal", "overflow"]
 conversation does not fit its context. Empty = it did not stop short, or it stopped for another reason."""
 
 
-@recorded("run_finished")
+@register_kind("run_finished")
 @dataclass(frozen=True, slots=True)
 class RunFinished:
     """The run ended with the model's final message, or stopped short."""
@@ -547,12 +547,12 @@ class RunFinished:
     has_result: bool
     interrupted: bool = False
     """Whether it stopped short because the session was interrupted."""
-    failure: RunFailure = sparse("")  # noqa: RUF009 - a declaration
-    is_empty: bool = sparse(False)
+    failure: RunFailure = declare_sparse("")  # noqa: RUF009 - a declaration
+    is_empty: bool = declare_sparse(False)
     """Whether the model said nothing."""
 
 
-@recorded("interrupted")
+@register_kind("interrupted")
 @dataclass(frozen=True, slots=True)
 class Interrupted:
     """The session's work and waiting ended; it is idle until the next message."""
@@ -561,7 +561,7 @@ class Interrupted:
     reason: str
 
 
-@recorded("stopping")
+@register_kind("stopping")
 @dataclass(frozen=True, slots=True)
 class Stopping:
     """The session was asked to stop; it starts no more work."""

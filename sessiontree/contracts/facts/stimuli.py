@@ -22,13 +22,13 @@ from sessiontree.contracts.facts.session_facts import (
 from sessiontree.contracts.facts.tree_facts import ClientCallEnded
 from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall, RejectedCall
 from sessiontree.contracts.recorded.client_calls import ClientAnswer
-from sessiontree.contracts.recorded.codec import Outcome, recorded, sparse
+from sessiontree.contracts.recorded.codec import Outcome, declare_sparse, register_kind
 from sessiontree.contracts.recorded.programs import ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.recorded.results import Artifact, SessionResult
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.recorded.tool_inputs import ToolInput
 from sessiontree.contracts.settings.model_settings import ModelSettings, OnLength
-from sessiontree.contracts.values.fast_init import quickly_made
+from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import AssistantMessage, ImageContent, Origin, ToolResultMessage
 
@@ -71,7 +71,7 @@ class Forked:
     """Ids by which children of its programs report, and keys of the calls that wait; empty = none does."""
 
 
-@recorded("incoming")
+@register_kind("incoming")
 @dataclass(frozen=True, slots=True)
 class Incoming:
     """A message to the session."""
@@ -85,19 +85,19 @@ class Incoming:
     """On whose behalf it was sent; empty = the creating program's."""
     taint: str = ""
     """Source of untrusted text in it; empty = none known."""
-    settings: ModelSettings | None = sparse(None)  # noqa: RUF009 - a declaration
+    settings: ModelSettings | None = declare_sparse(None)  # noqa: RUF009 - a declaration
     """Model settings for it; None = the usual ones."""
-    images: tuple[ImageContent, ...] = sparse(())
+    images: tuple[ImageContent, ...] = declare_sparse(())
     """Images that belong to it."""
-    followed: bool = sparse(False)
+    followed: bool = declare_sparse(False)
     """Whether the next report of a child is already there: no turn begins before that is taken in too."""
-    joins: bool = sparse(False)
+    joins: bool = declare_sparse(False)
     """Whether it starts no turn by itself, because results of other children are still to come."""
-    answers: str = sparse("")
+    answers: str = declare_sparse("")
     """Id of the call that started the reporting child; empty = this is not such a report."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class ModelAnswered:
     """The model replied to a turn."""
@@ -133,7 +133,7 @@ class ModelFailed:
     """Where the model's own code raised it: lines of ``path:line in function: source``."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class CallPrepared:
     """A call's arguments are valid and the policy allows it, possibly after an approval."""
@@ -151,7 +151,7 @@ class CallRejected:
     call: RejectedCall
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class CallFinished:
     """A call has its result, whether or not it ran."""
@@ -215,7 +215,7 @@ class IntentsCommitted:
     keys: tuple[str, ...]
 
 
-@recorded("approval_answered")
+@register_kind("approval_answered")
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswered:
     """An approval request reached its end."""
@@ -241,7 +241,7 @@ class CallAsked:
     arguments: Mapping[str, JsonValue]
 
 
-@recorded("child_troubled")
+@register_kind("child_troubled")
 @dataclass(frozen=True, slots=True)
 class ChildTroubled:
     """A child's model could not make a valid call and gave up on the tool."""
@@ -254,7 +254,7 @@ class ChildTroubled:
     """Source of untrusted text in it; empty = none known."""
 
 
-@recorded("approver_asked")
+@register_kind("approver_asked")
 @dataclass(frozen=True, slots=True)
 class ApproverAsked:
     """This session's approver function must answer."""
@@ -271,7 +271,7 @@ class ApproverAnswered:
     reply: ApproverReplied
 
 
-@recorded("cancel_asked")
+@register_kind("cancel_asked")
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
     """The session must stop and wrap up."""
@@ -281,7 +281,7 @@ class CancelAsked:
     status: Literal["completed", "cancelled", "expired", "failed"]
 
 
-@recorded("work_interrupted")
+@register_kind("work_interrupted")
 @dataclass(frozen=True, slots=True)
 class WorkInterrupted:
     """The session must stop its work and wait for the next message."""
@@ -324,7 +324,7 @@ class ProgramBegan:
     """The text of a saved program; None = the call holds the text."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class ProgramSaid:
     """A program has taken all answers that were given; it asks for further calls, or shows something."""

@@ -16,9 +16,9 @@ from sessiontree.contracts.kinds import (
     WorkspaceChoice,
 )
 from sessiontree.contracts.recorded.approvals import ApprovalMode, Rule
-from sessiontree.contracts.recorded.capabilities import SHELL, capabilities_of
+from sessiontree.contracts.recorded.capabilities import SHELL, list_capabilities
 from sessiontree.contracts.recorded.child_workspaces import WorkspaceCopy
-from sessiontree.contracts.recorded.codec import recorded, sparse
+from sessiontree.contracts.recorded.codec import declare_sparse, register_kind
 from sessiontree.contracts.recorded.programs import ProgramCall
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.settings.model_settings import ModelSettings
@@ -30,7 +30,7 @@ Via: TypeAlias = Literal["root", "model", "handle", "cron"]
 job."""
 
 
-@recorded("session_spec")
+@register_kind("session_spec")
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
     """One session's identity, task and rights."""
@@ -77,24 +77,24 @@ class SessionSpec:
     """Its time to live in seconds, from its first adoption by a host; None = as long as its parent lives."""
     taint: str = ""
     """Source of the untrusted text that its parent had read before; empty = none."""
-    settings: ModelSettings | None = sparse(None)  # noqa: RUF009 - a declaration
+    settings: ModelSettings | None = declare_sparse(None)  # noqa: RUF009 - a declaration
     """Model settings that differ from its agent's; None = the agent's."""
-    skills: tuple[str, ...] = sparse(())
+    skills: tuple[str, ...] = declare_sparse(())
     """Names of the skills it may read: those that its agent names and its parent holds."""
-    wait: Wait = sparse("each")  # noqa: RUF009 - a declaration
+    wait: Wait = declare_sparse("each")  # noqa: RUF009 - a declaration
     """When its result makes its parent's model continue."""
-    workspace: str = sparse("")
+    workspace: str = declare_sparse("")
     """Name of the copy in which it works, its own or one from above; empty = the tree's workspace."""
-    copy: WorkspaceCopy | None = sparse(None)  # noqa: RUF009 - a declaration
+    copy: WorkspaceCopy | None = declare_sparse(None)  # noqa: RUF009 - a declaration
     """The copy that was made for it; None = it works where its parent does."""
-    exec_hosts: tuple[str, ...] = sparse(())
+    exec_hosts: tuple[str, ...] = declare_sparse(())
     """Where it may run commands without confinement: what its agent and every session above it allow."""
-    outside_roots: tuple[str, ...] = sparse(())
+    outside_roots: tuple[str, ...] = declare_sparse(())
     """Directories outside the workspace that it may reach: those that its agent and all above it allow."""
-    delegates: tuple[str, ...] = sparse(())
+    delegates: tuple[str, ...] = declare_sparse(())
     """Sorted names of the tools that it may not use and its children may hold: those that its agent
     delegates, of what its parent holds or delegates."""
-    first_call: ProgramCall | None = sparse(None)  # noqa: RUF009 - a declaration
+    first_call: ProgramCall | None = declare_sparse(None)  # noqa: RUF009 - a declaration
     """The program that it runs instead of asking a model; None = its model replies."""
 
     @property
@@ -111,10 +111,10 @@ class SessionSpec:
     @property
     def commands(self) -> ExecSecurity | None:
         """Which commands it may run; None = its kind has no shell."""
-        return self.exec_security if SHELL.name in capabilities_of(self.kind) else None
+        return self.exec_security if SHELL.name in list_capabilities(self.kind) else None
 
 
-@recorded("tool_row")
+@register_kind("tool_row")
 @dataclass(frozen=True, slots=True)
 class ToolRow:
     """One tool, as the tree machine sees it."""
@@ -124,11 +124,11 @@ class ToolRow:
     schema_digest: str
     command_in: str = ""
     """Its parameter with a command line; empty = it runs no command."""
-    declared: Mapping[str, JsonValue] | None = sparse(None)
+    declared: Mapping[str, JsonValue] | None = declare_sparse(None)
     """What the client of a door declared of a tool that it hosts; None = no client hosts it."""
 
 
-@recorded("agent_row")
+@register_kind("agent_row")
 @dataclass(frozen=True, slots=True)
 class AgentRow:
     """One agent, as the tree machine sees it."""
@@ -143,21 +143,21 @@ class AgentRow:
     """Which commands its sessions may run."""
     workspace_access: WorkspaceAccess = "rw"
     """What its sessions may do to the workspace."""
-    skills: tuple[str, ...] = sparse(())
+    skills: tuple[str, ...] = declare_sparse(())
     """Names of the skills that its sessions may read."""
-    description: str = sparse("")
+    description: str = declare_sparse("")
     """What it is for, for sessions that choose an agent."""
-    workspace: WorkspaceChoice = sparse("shared")  # noqa: RUF009 - a declaration
+    workspace: WorkspaceChoice = declare_sparse("shared")  # noqa: RUF009 - a declaration
     """Where its Branches work unless their spawn says so."""
-    exec_hosts: tuple[str, ...] = sparse(())
+    exec_hosts: tuple[str, ...] = declare_sparse(())
     """Where its sessions may run commands without confinement."""
-    outside_roots: tuple[str, ...] = sparse(())
+    outside_roots: tuple[str, ...] = declare_sparse(())
     """Directories outside the workspace that its sessions may reach."""
-    delegates: tuple[str, ...] = sparse(())
+    delegates: tuple[str, ...] = declare_sparse(())
     """Tools that children of its sessions may hold, though its sessions may not."""
 
 
-@recorded("removed_tools")
+@register_kind("removed_tools")
 @dataclass(frozen=True, slots=True)
 class RemovedTools:
     """The tools that the owner's policy removes from one agent's sessions of one kind."""
@@ -168,7 +168,7 @@ class RemovedTools:
     """Sorted names of tools that the kind could hold."""
 
 
-@recorded("policy_row")
+@register_kind("policy_row")
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
     """A tree's policy: as its owner wrote it, and compiled."""
@@ -181,7 +181,7 @@ class PolicyRow:
     """Tools that no session is spawned with; only entries that remove a tool."""
 
 
-@recorded("fork_point")
+@register_kind("fork_point")
 @dataclass(frozen=True, slots=True)
 class ForkPoint:
     """Where a tree was forked from another one."""
@@ -194,7 +194,7 @@ class ForkPoint:
     """The other tree's nonce; it made the ids in the shared facts."""
 
 
-@recorded("tree_config")
+@register_kind("tree_config")
 @dataclass(frozen=True, slots=True)
 class TreeConfig:
     """Everything fixed for the life of a tree."""
@@ -237,11 +237,11 @@ class TreeConfig:
     """Setting of Main's channel for System calls; no session is laxer, even if its agent is."""
     messages: tuple[MessagePolicy, ...] = ()
     """Limits on messages of Branches to people: the owner's policy, then Main's channel. All apply."""
-    guidance: str = sparse("")
+    guidance: str = declare_sparse("")
     """What system prompts say of the workspace's AGENTS.md; empty = nothing."""
-    forks: tuple[ForkPoint, ...] = sparse(())
+    forks: tuple[ForkPoint, ...] = declare_sparse(())
     """Where it was forked from another tree, and that tree from another one: the oldest first."""
-    child_workspace: WorkspaceChoice = sparse("shared")  # noqa: RUF009 - a declaration
+    child_workspace: WorkspaceChoice = declare_sparse("shared")  # noqa: RUF009 - a declaration
     """Where Branches work unless their spawn or their agent says so."""
 
 

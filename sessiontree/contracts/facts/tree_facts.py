@@ -13,7 +13,7 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.recorded.approvals import ApprovalQuestion, Precedent
 from sessiontree.contracts.recorded.child_workspaces import ChangedFile
 from sessiontree.contracts.recorded.client_calls import ClientCall
-from sessiontree.contracts.recorded.codec import Recorded, held, recorded, sparse
+from sessiontree.contracts.recorded.codec import Recorded, declare_sparse, held, register_kind
 from sessiontree.contracts.recorded.cron import CronJob, JobTarget, SlotCause, SlotEnd
 from sessiontree.contracts.recorded.results import ResultCause, SessionResult
 from sessiontree.contracts.recorded.senders import Principal
@@ -21,7 +21,7 @@ from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Usage
 
 
-@recorded("tree_created")
+@register_kind("tree_created")
 @dataclass(frozen=True, slots=True)
 class TreeCreated:
     """The tree exists; its Main follows as ``session_spawned``."""
@@ -29,7 +29,7 @@ class TreeCreated:
     config: TreeConfig
 
 
-@recorded("tree_forked")
+@register_kind("tree_forked")
 @dataclass(frozen=True, slots=True)
 class TreeForked:
     """The facts before this one are those of another tree; from here on the tree is one of its own.
@@ -41,11 +41,11 @@ class TreeForked:
     at_ms: int
     shift_ms: int
     """Time between the last shared fact and the fork; it is not counted: every deadline is later by it."""
-    replaced: tuple[ReplacedChild, ...] = sparse(())
+    replaced: tuple[ReplacedChild, ...] = declare_sparse(())
     """Children that others with a new task replace; those follow."""
 
 
-@recorded("session_spawned")
+@register_kind("session_spawned")
 @dataclass(frozen=True, slots=True)
 class SessionSpawned:
     """A session exists. ``account`` is the session whose budget it uses (itself if it has its own)."""
@@ -58,7 +58,7 @@ class SessionSpawned:
     """When."""
 
 
-@recorded("session_adopted")
+@register_kind("session_adopted")
 @dataclass(frozen=True, slots=True)
 class SessionAdopted:
     """A host adopted a session for the first time; its time to live has begun."""
@@ -68,7 +68,7 @@ class SessionAdopted:
     expires_at_ms: int
 
 
-@recorded("spawn_denied")
+@register_kind("spawn_denied")
 @dataclass(frozen=True, slots=True)
 class SpawnDenied:
     """A spawn was refused before anything started."""
@@ -82,7 +82,7 @@ class SpawnDenied:
     reason: str
 
 
-@recorded("session_tainted")
+@register_kind("session_tainted")
 @dataclass(frozen=True, slots=True)
 class SessionTainted:
     """A session has read untrusted text; its children and its result are tainted from now on."""
@@ -92,7 +92,7 @@ class SessionTainted:
     """Source of the text."""
 
 
-@recorded("session_reactivated")
+@register_kind("session_reactivated")
 @dataclass(frozen=True, slots=True)
 class SessionReactivated:
     """A suspended session is active again; the result that it offered is withdrawn."""
@@ -100,7 +100,7 @@ class SessionReactivated:
     session: str
 
 
-@recorded("result_awaited")
+@register_kind("result_awaited")
 @dataclass(frozen=True, slots=True)
 class ResultAwaited:
     """The creating program waits for a session's result; it and those below it no longer stay open."""
@@ -108,7 +108,7 @@ class ResultAwaited:
     session: str
 
 
-@recorded("result_held")
+@register_kind("result_held")
 @dataclass(frozen=True, slots=True)
 class ResultHeld:
     """A session gave its final message but does not end yet: it is suspended.
@@ -122,7 +122,7 @@ class ResultHeld:
     """Whether no input was in transit to it; if there was any, only a new offer can end it."""
 
 
-@recorded("session_ended")
+@register_kind("session_ended")
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
     """A session reached a final state; its unspent budget returns to its parent's account."""
@@ -139,7 +139,7 @@ class SessionEnded:
     """Its result on the way to its parent, in the journal."""
 
 
-@recorded("leftovers_ended")
+@register_kind("leftovers_ended")
 @dataclass(frozen=True, slots=True)
 class LeftoversEnded:
     """Processes that a session's tools left running were ended when the session left its host.
@@ -151,7 +151,7 @@ class LeftoversEnded:
     count: int
 
 
-@recorded("approval_requested")
+@register_kind("approval_requested")
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
     """A call needs an approval, and its request begins to climb."""
@@ -164,7 +164,7 @@ class ApprovalRequested:
     """What is known about the command that it runs; None = it runs no command."""
 
 
-@recorded("approval_step_recorded")
+@register_kind("approval_step_recorded")
 @dataclass(frozen=True, slots=True)
 class ApprovalStepRecorded:
     """One session on the request's way up answered ``approve``, ``deny`` or ``escalate``."""
@@ -179,7 +179,7 @@ class ApprovalStepRecorded:
     reason: str
 
 
-@recorded("approval_waiting")
+@register_kind("approval_waiting")
 @dataclass(frozen=True, slots=True)
 class ApprovalWaiting:
     """The request waits at a session until its function (``consult``) or a person (``show``) answers."""
@@ -189,7 +189,7 @@ class ApprovalWaiting:
     how: str
 
 
-@recorded("approval_decided")
+@register_kind("approval_decided")
 @dataclass(frozen=True, slots=True)
 class ApprovalDecided:
     """The final decision: ``approved``, ``denied``, ``expired`` or ``cancelled``."""
@@ -200,23 +200,23 @@ class ApprovalDecided:
     """As in the step that settled it, with a person's name instead of ``person``; else ``nobody`` (no session
     above could answer), ``time`` (it expired) or ``stop`` (its session stops or has ended)."""
     reason: str
-    surface: str = sparse("")
+    surface: str = declare_sparse("")
     """Where a person or the program decided: ``program``, ``terminal``, ``notebook``, ``browser``, ``editor``
     or ``socket`` (another process that does not say more); empty = nobody was asked."""
 
 
-@recorded("digest_denied")
+@register_kind("digest_denied")
 @dataclass(frozen=True, slots=True)
 class DigestDenied:
     """A person denied a call; it stays denied for these sessions and all that climb through them."""
 
     digest: str
     sessions: tuple[str, ...]
-    request_id: str = sparse("")
+    request_id: str = declare_sparse("")
     """The request that was denied."""
 
 
-@recorded("denial_lifted")
+@register_kind("denial_lifted")
 @dataclass(frozen=True, slots=True)
 class DenialLifted:
     """An owner lifted a person's denial: the same call is asked about again."""
@@ -227,7 +227,7 @@ class DenialLifted:
     """Who lifted it."""
 
 
-@recorded("decision_refused")
+@register_kind("decision_refused")
 @dataclass(frozen=True, slots=True)
 class DecisionRefused:
     """A person who does not own the tree answered a request or a question, which still waits."""
@@ -237,11 +237,11 @@ class DecisionRefused:
     by: Principal
     approve: bool
     """Whether it approved; false for a question."""
-    surface: str = sparse("")
+    surface: str = declare_sparse("")
     """As in ``approval_decided``."""
 
 
-@recorded("tool_always_allowed")
+@register_kind("tool_always_allowed")
 @dataclass(frozen=True, slots=True)
 class ToolAlwaysAllowed:
     """The owner allowed later calls of a tool in this tree."""
@@ -251,7 +251,7 @@ class ToolAlwaysAllowed:
     """Shapes of the commands that are allowed; None = every call."""
 
 
-@recorded("client_call_opened")
+@register_kind("client_call_opened")
 @dataclass(frozen=True, slots=True)
 class ClientCallOpened:
     """A session's call waits for the creating program, or for a person if it is a question."""
@@ -259,7 +259,7 @@ class ClientCallOpened:
     call: ClientCall
 
 
-@recorded("client_call_ended")
+@register_kind("client_call_ended")
 @dataclass(frozen=True, slots=True)
 class ClientCallEnded:
     """A session's call no longer waits for the creating program or for a person."""
@@ -269,13 +269,13 @@ class ClientCallEnded:
     """The call's outcome, or ``cancelled`` if its session stopped or ended."""
     answer_id: str
     """Id of the accepted answer; empty if none was accepted."""
-    by: str = sparse("")
+    by: str = declare_sparse("")
     """Who gave it; empty = the creating program, or nobody."""
-    surface: str = sparse("")
+    surface: str = declare_sparse("")
     """Where it was given, as in ``approval_decided``; empty if none was accepted."""
 
 
-@recorded("posted")
+@register_kind("posted")
 @dataclass(frozen=True, slots=True)
 class Posted:
     """A stimulus waits for a session until the session takes it."""
@@ -285,7 +285,7 @@ class Posted:
     stimulus: Recorded
 
 
-@recorded("posts_taken")
+@register_kind("posts_taken")
 @dataclass(frozen=True, slots=True)
 class PostsTaken:
     """The session took these stimuli."""
@@ -294,7 +294,7 @@ class PostsTaken:
     post_ids: tuple[str, ...]
 
 
-@recorded("usage_charged")
+@register_kind("usage_charged")
 @dataclass(frozen=True, slots=True)
 class UsageCharged:
     """A session's usage is charged to its account."""
@@ -304,7 +304,7 @@ class UsageCharged:
     usage: Usage
 
 
-@recorded("budget_spent")
+@register_kind("budget_spent")
 @dataclass(frozen=True, slots=True)
 class BudgetSpent:
     """An account reached its cap; the sessions that use it stop."""
@@ -315,7 +315,7 @@ class BudgetSpent:
     allowed: float
 
 
-@recorded("channel_said")
+@register_kind("channel_said")
 @dataclass(frozen=True, slots=True)
 class ChannelSaid:
     """A session sent a message on a channel: its own or the nearest above it."""
@@ -328,7 +328,7 @@ class ChannelSaid:
     """When."""
 
 
-@recorded("message_passed")
+@register_kind("message_passed")
 @dataclass(frozen=True, slots=True)
 class MessagePassed:
     """A session sent a message to a session below it or to its parent; it follows as ``posted``."""
@@ -342,7 +342,7 @@ class MessagePassed:
     at_ms: int
 
 
-@recorded("canvas_changed")
+@register_kind("canvas_changed")
 @dataclass(frozen=True, slots=True)
 class CanvasChanged:
     """A session changed its canvas."""
@@ -357,7 +357,7 @@ class CanvasChanged:
     at_ms: int
 
 
-@recorded("canvas_acted")
+@register_kind("canvas_acted")
 @dataclass(frozen=True, slots=True)
 class CanvasActed:
     """Somebody acted on a session's canvas; the action follows as ``posted``, as text from outside."""
@@ -368,7 +368,7 @@ class CanvasActed:
     at_ms: int
 
 
-@recorded("vision_answered")
+@register_kind("vision_answered")
 @dataclass(frozen=True, slots=True)
 class VisionAnswered:
     """An agent's image model answered a question of a call; its usage follows as ``usage_charged``."""
@@ -383,7 +383,7 @@ class VisionAnswered:
     at_ms: int
 
 
-@recorded("outside_hook_failed")
+@register_kind("outside_hook_failed")
 @dataclass(frozen=True, slots=True)
 class OutsideHookFailed:
     """A hook failed in the creating program: at a spawn, or at a session's start or end."""
@@ -395,7 +395,7 @@ class OutsideHookFailed:
     reason: str
 
 
-@recorded("cancel_begun")
+@register_kind("cancel_begun")
 @dataclass(frozen=True, slots=True)
 class CancelBegun:
     """These sessions, deepest last, were asked to stop; at ``force_at_ms`` they are ended by force."""
@@ -406,10 +406,10 @@ class CancelBegun:
     status: SessionStatus
     """Their final status."""
     force_at_ms: int
-    cause: ResultCause = sparse("")  # noqa: RUF009 - a declaration
+    cause: ResultCause = declare_sparse("")  # noqa: RUF009 - a declaration
 
 
-@recorded("changes_kept")
+@register_kind("changes_kept")
 @dataclass(frozen=True, slots=True)
 class ChangesKept:
     """A session with a workspace of its own has ended, and what it changed there is kept for its parent.
@@ -427,7 +427,7 @@ class ChangesKept:
     """Why the changes could not be kept; empty = they were."""
 
 
-@recorded("changes_settled")
+@register_kind("changes_settled")
 @dataclass(frozen=True, slots=True)
 class ChangesSettled:
     """A parent has merged a child's changes into its own workspace, or discarded them."""
@@ -439,7 +439,7 @@ class ChangesSettled:
     at_ms: int
 
 
-@recorded("interrupt_begun")
+@register_kind("interrupt_begun")
 @dataclass(frozen=True, slots=True)
 class InterruptBegun:
     """These sessions, parents first, were asked to stop their work; they stay open."""
@@ -448,7 +448,7 @@ class InterruptBegun:
     reason: str
 
 
-@recorded("cron_job_saved")
+@register_kind("cron_job_saved")
 @dataclass(frozen=True, slots=True)
 class CronJobSaved:
     """A timed job is new, or another one than before."""
@@ -464,7 +464,7 @@ class CronJobSaved:
     """When, by the machine's clock."""
 
 
-@recorded("cron_job_removed")
+@register_kind("cron_job_removed")
 @dataclass(frozen=True, slots=True)
 class CronJobRemoved:
     """A timed job was removed."""
@@ -475,7 +475,7 @@ class CronJobRemoved:
     wall_ms: int
 
 
-@recorded("cron_slot_claimed")
+@register_kind("cron_slot_claimed")
 @dataclass(frozen=True, slots=True)
 class CronSlotClaimed:
     """A slot of a job runs, now and never again; what it starts follows in this commit."""
@@ -495,7 +495,7 @@ class CronSlotClaimed:
     wall_ms: int
 
 
-@recorded("cron_slots_skipped")
+@register_kind("cron_slots_skipped")
 @dataclass(frozen=True, slots=True)
 class CronSlotsSkipped:
     """Slots of a job did not run, and never will."""

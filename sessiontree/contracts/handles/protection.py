@@ -11,11 +11,11 @@ from sessiontree.contracts.handles.ports import Reader, Writer
 class Protection(Protocol):
     """Protected places and handles of allowed calls, for the code that checks calls."""
 
-    def places_at(self, path: str) -> frozenset[str]:
+    def find_places(self, path: str) -> frozenset[str]:
         """Return the names of the protected places that a path currently refers to; empty = none."""
         ...
 
-    def outside_at(self, path: str) -> frozenset[str]:
+    def find_outside(self, path: str) -> frozenset[str]:
         """Return the name of the place outside the workspace to which a path leads now.
 
         Empty = it is in the workspace, or in no directory that the owner allows.

@@ -8,16 +8,16 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from sessiontree.contracts.recorded.codec import recorded, sparse
+from sessiontree.contracts.recorded.codec import declare_sparse, register_kind
 from sessiontree.contracts.recorded.senders import Principal, Sender
 from sessiontree.contracts.settings.settings import StrictSettings
-from sessiontree.contracts.values.fast_init import quickly_made
-from sessiontree.contracts.values.glob import glob_of
+from sessiontree.contracts.values.fast_init import add_fast_init
+from sessiontree.contracts.values.glob import compile_glob
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
-from sessiontree.contracts.values.pointer import LeadsNowhere, parts_of, value_at
+from sessiontree.contracts.values.pointer import LeadsNowhere, find_value, split_pointer
 
 
-@recorded("checked_call")
+@register_kind("checked_call")
 @dataclass(frozen=True, slots=True)
 class CheckedCall:
     """A call with valid arguments that the policy allows, possibly after an approval."""
@@ -35,7 +35,7 @@ class CheckedCall:
     """Whether running it twice has the same effect as running it once."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class RejectedCall:
     """A call with invalid arguments."""
@@ -63,24 +63,24 @@ ApprovalMode: TypeAlias = Literal["auto", "smart", "always", "never"]
 """How a tree decides on calls that need an approval; the option ``approvals`` says what each mode does."""
 
 
-def decision_words(decision: str, by: str) -> str:
+def describe_decision(decision: str, by: str) -> str:
     """Return a decision on a request for people, with whoever made it."""
     return decision if by in _NOBODYS else f"{decision} by {by}"
 
 
-def _checked_glob(pattern: str) -> str:
-    if not glob_of(pattern).can_fit:
+def _check_glob(pattern: str) -> str:
+    if not compile_glob(pattern).can_fit:
         raise ValueError(f"glob {pattern!r} fits nothing: a range such as [z-a] holds no character")
     return pattern
 
 
-def _checked_pointer(pointer: str) -> str:
-    parts_of(pointer)
+def _check_pointer(pointer: str) -> str:
+    split_pointer(pointer)
     return pointer
 
 
-_Glob: TypeAlias = Annotated[str, AfterValidator(_checked_glob)]
-_Pointer: TypeAlias = Annotated[str, AfterValidator(_checked_pointer)]
+_Glob: TypeAlias = Annotated[str, AfterValidator(_check_glob)]
+_Pointer: TypeAlias = Annotated[str, AfterValidator(_check_pointer)]
 
 
 class Rule(StrictSettings):
@@ -96,9 +96,9 @@ class Rule(StrictSettings):
 
     def matches(self, tool: str, arguments: JsonValue) -> bool:
         """Return whether ``tool`` and every named one of ``arguments`` match; a missing value does not."""
-        if not glob_of(self.tool).fits(tool):
+        if not compile_glob(self.tool).fits(tool):
             return False
-        return all(_fits(arguments, pointer, glob) for pointer, glob in self.where.items())
+        return all(_is_match(arguments, pointer, glob) for pointer, glob in self.where.items())
 
 
 def answer_by_rules(rules: tuple[Rule, ...], tool: str, arguments: JsonValue) -> RuleAnswer:
@@ -109,15 +109,15 @@ def answer_by_rules(rules: tuple[Rule, ...], tool: str, arguments: JsonValue) ->
     return "escalate"
 
 
-def _fits(arguments: JsonValue, pointer: str, glob: str) -> bool:
+def _is_match(arguments: JsonValue, pointer: str, glob: str) -> bool:
     try:
-        value = value_at(arguments, parts_of(pointer))
+        value = find_value(arguments, split_pointer(pointer))
     except LeadsNowhere:
         return False
-    return glob_of(glob).fits(value if isinstance(value, str) else dump_json(value))
+    return compile_glob(glob).fits(value if isinstance(value, str) else dump_json(value))
 
 
-@recorded("precedent")
+@register_kind("precedent")
 @dataclass(frozen=True, slots=True)
 class Precedent:
     """What is known about a call that runs a command; it decides which later calls an answer covers."""
@@ -129,11 +129,11 @@ class Precedent:
     can't be judged, and *always* approves only this call."""
     doubt: str
     """Why it can't be judged; empty if it can."""
-    opens: str = sparse("")
+    opens: str = declare_sparse("")
     """Why it may run files that its words do not name; empty if it can't."""
 
 
-@recorded("approval_question")
+@register_kind("approval_question")
 @dataclass(frozen=True, slots=True)
 class ApprovalQuestion:
     """A call that needs an approval, as the runtime passes it between its parts."""

@@ -136,14 +136,14 @@ OBSERVING: Final = frozenset(
 """The capabilities of a kind that may change nothing and has no children."""
 
 
-def capability_names(given: Iterable[str | Capability[Any]] | Capability[Any]) -> frozenset[str]:
+def list_capability_names(given: Iterable[str | Capability[Any]] | Capability[Any]) -> frozenset[str]:
     """Return the names of capabilities given by value or by name; a single capability needs no list."""
     if isinstance(given, str | Capability):
         given = (given,)
     return frozenset(each.name if isinstance(each, Capability) else each for each in given)
 
 
-def capabilities_of(kind: SessionKind) -> frozenset[str]:
+def list_capabilities(kind: SessionKind) -> frozenset[str]:
     """Return the names of all handles that a kind may hold.
 
     Source: ADR-0004, tool availability per session kind.
@@ -153,7 +153,7 @@ def capabilities_of(kind: SessionKind) -> frozenset[str]:
     return frozenset(each.name for each in _ALL if each.for_branches or kind is SessionKind.MAIN)
 
 
-def highest_of(names: Iterable[str]) -> Capability[Any] | None:
+def find_highest(names: Iterable[str]) -> Capability[Any] | None:
     """Return the named capability with the highest tier; None if no capability is named."""
     found = [_BY_NAME[name] for name in sorted(names)]
     return max(found, key=lambda capability: capability.tier, default=None)

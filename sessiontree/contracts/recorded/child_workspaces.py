@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from sessiontree.contracts.recorded.codec import recorded, sparse
+from sessiontree.contracts.recorded.codec import declare_sparse, register_kind
 
 ChangesState: TypeAlias = Literal["working", "kept", "merged", "discarded"]
 """What became of a child's changes. ``working``: the child has not ended; nobody may take them yet."""
 
 
-@recorded("workspace_copy")
+@register_kind("workspace_copy")
 @dataclass(frozen=True, slots=True)
 class WorkspaceCopy:
     """A copy of a workspace, as it was when a child began."""
@@ -28,7 +28,7 @@ class WorkspaceCopy:
     bytes: int
 
 
-@recorded("changed_file")
+@register_kind("changed_file")
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
     """One file that differs between a copy's beginning and its end."""
@@ -41,11 +41,11 @@ class ChangedFile:
     """SHA-256 of its last content; empty = it is gone."""
     bytes: int
     """Size of the last content."""
-    executable: bool = sparse(False)
+    executable: bool = declare_sparse(False)
     """Whether its owner may run it at the end."""
-    was_executable: bool = sparse(False)
+    was_executable: bool = declare_sparse(False)
     """Whether its owner might run it at the beginning."""
-    unusable: str = sparse("")
+    unusable: str = declare_sparse("")
     """Why it can't be merged, such as that it is a link; empty = it can be."""
 
 

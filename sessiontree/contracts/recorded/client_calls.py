@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessiontree.contracts.recorded.codec import recorded, sparse
-from sessiontree.contracts.recorded.questions import QuestionRequest, items_of
+from sessiontree.contracts.recorded.codec import declare_sparse, register_kind
+from sessiontree.contracts.recorded.questions import QuestionRequest, read_items
 from sessiontree.contracts.recorded.results import Artifact, ToolResult, Untrusted
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
 
 
-@recorded("client_call")
+@register_kind("client_call")
 @dataclass(frozen=True, slots=True)
 class ClientCall:
     """A call that waits for the creating program."""
@@ -27,17 +27,17 @@ class ClientCall:
     """The final arguments, after every check."""
     expires_at_ms: int
     """When an unanswered call times out, in milliseconds since the epoch."""
-    asked: str = sparse("")
+    asked: str = declare_sparse("")
     """The session whose channel shows it to a person; empty = the program answers it."""
-    asked_at_ms: int = sparse(0)
+    asked_at_ms: int = declare_sparse(0)
     """When a person was asked."""
 
 
-def question_in(call: ClientCall) -> QuestionRequest | None:
+def read_question(call: ClientCall) -> QuestionRequest | None:
     """Return the questions of a call that waits for a person; None if it waits for the program."""
     if not call.asked:
         return None
-    items = items_of(call.arguments)
+    items = read_items(call.arguments)
     times = (call.asked_at_ms, call.expires_at_ms)
     return QuestionRequest(call.call_id, call.session_id, items, *times, call.asked)
 

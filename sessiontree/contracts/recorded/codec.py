@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get
 from pydantic import BaseModel
 
 from sessiontree.contracts.recorded.results import Artifact, SessionResult
-from sessiontree.contracts.values.fast_init import quickly_made
+from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import dump_json, quote
 from sessiontree.contracts.values.messages import (
     AssistantMessage,
@@ -37,7 +37,7 @@ from sessiontree.contracts.values.messages import (
     Usage,
     UserMessage,
     call_from_wire,
-    message_from_wire,
+    decode_message,
 )
 
 C = TypeVar("C", bound=type[Any])
@@ -69,13 +69,13 @@ _OWN_MEMBERS = {"kind", "v"}
 _MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage)
 
 
-def recorded(kind: str, version: int = 1) -> Callable[[C], C]:
+def register_kind(kind: str, version: int = 1) -> Callable[[C], C]:
     """Register a frozen dataclass under a kind (unique and permanent) and its current version."""
 
     def register(cls: C) -> C:
         if kind in _SHAPES:
             raise ValueError(f"two classes are recorded as {kind!r}")
-        quickly_made(cls)
+        add_fast_init(cls)
         _SHAPES[kind] = _Shape(cls, version)
         _KIND_OF[cls] = kind
         return cls
@@ -83,7 +83,7 @@ def recorded(kind: str, version: int = 1) -> Callable[[C], C]:
     return register
 
 
-def sparse(default: Any) -> Any:
+def declare_sparse(default: Any) -> Any:
     """Return the declaration of a field that is not written if it has its default; absence means the default.
 
     A field that a later release adds is declared so: the journals before it lack the field, and mean the
@@ -119,12 +119,12 @@ class JoinedTexts:
         """Add a single fact, with what :func:`pack` returns for it."""
         cls, head, texts = type(fact), self._head, self.texts
         if head is not None:
-            place, name = _holds(head).after.get(cls, _NOWHERE)
+            place, name = _find_held(head).after.get(cls, _NOWHERE)
             if place > self._filled:
                 texts[-1] = f'{texts[-1][:-1]},"{name}":{text}}}'
                 self._filled = place
                 return
-            place, name = _holds(cls).before.get(head, _NOWHERE)
+            place, name = _find_held(cls).before.get(head, _NOWHERE)
             if place >= 0:
                 texts[-1] = f'{text[:-1]},"{name}":{texts[-1]}}}'
                 self._head, self._filled = cls, place
@@ -151,39 +151,39 @@ def pack_joined(facts: Sequence[Any]) -> list[str]:
     return joined.texts
 
 
-def parts_of(fact: Any) -> tuple[Any, ...]:
+def list_parts(fact: Any) -> tuple[Any, ...]:
     """Return the single facts that a fact holds, itself among them, in their order."""
-    holds = _holds(type(fact))
+    holds = _find_held(type(fact))
     if not holds.after and not holds.before:
         return (fact,)
     values = [getattr(fact, each.name) for each in fields(fact)]
-    before = _taken(values, holds.before)
-    after = _taken(values, holds.after)
+    before = _take_facts(values, holds.before)
+    after = _take_facts(values, holds.after)
     return (*before, type(fact)(*values), *after) if before or after else (fact,)
 
 
-def wire_parts(wire: Mapping[str, Any]) -> list[dict[str, Any]]:
+def list_wire_parts(wire: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the wire objects of the single facts that one holds, itself among them, in their order."""
     shape = _SHAPES.get(str(wire.get("kind")))
-    holds = None if shape is None else _holds(shape.cls)
+    holds = None if shape is None else _find_held(shape.cls)
     if holds is None or not (holds.after or holds.before):
         return [dict(wire)]
     own = dict(wire)
     before = [own.pop(name, None) for _, name in holds.before.values()]
     after = [own.pop(name, None) for _, name in holds.after.values()]
     return [
-        *(part for each in before if each is not None for part in wire_parts(each)),
+        *(part for each in before if each is not None for part in list_wire_parts(each)),
         own,
-        *(part for each in after if each is not None for part in wire_parts(each)),
+        *(part for each in after if each is not None for part in list_wire_parts(each)),
     ]
 
 
-def _taken(values: list[Any], members: Mapping[type[Any], tuple[int, str]]) -> list[Any]:
+def _take_facts(values: list[Any], members: Mapping[type[Any], tuple[int, str]]) -> list[Any]:
     """Take the facts out of these members; return their parts."""
     found: list[Any] = []
     for place, _ in members.values():
         if values[place] is not None:
-            found += parts_of(values[place])
+            found += list_parts(values[place])
             values[place] = None
     return found
 
@@ -202,7 +202,7 @@ class _Holds:
 _HOLDS: dict[type[Any], _Holds] = {}
 
 
-def _holds(cls: type[Any]) -> _Holds:
+def _find_held(cls: type[Any]) -> _Holds:
     found = _HOLDS.get(cls)
     if found is None:
         after: dict[type[Any], tuple[int, str]] = {}
@@ -217,26 +217,26 @@ def _holds(cls: type[Any]) -> _Holds:
     return found
 
 
-def kind_of(value: object) -> str:
+def get_kind(value: object) -> str:
     """Return the kind under which a value is recorded."""
     return _KIND_OF[type(value)]
 
 
-def recorded_classes() -> dict[type[Any], str]:
+def list_recorded_classes() -> dict[type[Any], str]:
     """Return every recorded class with its kind."""
     return dict(_KIND_OF)
 
 
-def current_versions() -> dict[str, int]:
+def list_current_versions() -> dict[str, int]:
     """Return the current version of every kind."""
     return {kind: shape.version for kind, shape in _SHAPES.items()}
 
 
-def recorded_members(kind: str) -> tuple[str, ...]:
+def list_recorded_members(kind: str) -> tuple[str, ...]:
     """Return the members of a kind that contain other recorded values, each alone or in a list."""
     cls = _SHAPES[kind].cls
     hints = get_type_hints(cls)
-    return tuple(_member(each.name) for each in fields(cls) if _is_recorded(hints[each.name]))
+    return tuple(_name_member(each.name) for each in fields(cls) if _is_recorded(hints[each.name]))
 
 
 def _is_recorded(hint: Any) -> bool:
@@ -301,17 +301,17 @@ def pack(value: object) -> str:
 def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
     hints = get_type_hints(shape.cls)
     names = tuple(member.name for member in fields(shape.cls))
-    shape.members = tuple(_member(name) for name in names)
-    pairs = [(_member(name), *_converters(hints[name])) for name in names]
+    shape.members = tuple(_name_member(name) for name in names)
+    pairs = [(_name_member(name), *_find_converters(hints[name])) for name in names]
     shape.encode = [(member, encode) for member, encode, _ in pairs if encode is not None]
     shape.decode = [(member, decode) for member, _, decode in pairs]
     shape.sparse = {
-        _member(member.name): member.default
+        _name_member(member.name): member.default
         for member in fields(shape.cls)
         if member.metadata.get("sparse") is True
     }
-    writers = [_writer(hints[name], encode) for name, (_, encode, _) in zip(names, pairs, strict=True)]
-    _WRITERS[shape.cls] = _composed(shape, names, writers)
+    writers = [_make_writer(hints[name], encode) for name, (_, encode, _) in zip(names, pairs, strict=True)]
+    _WRITERS[shape.cls] = _compose(shape, names, writers)
     if len(names) == 1:
         only = attrgetter(*names)
         shape.values = lambda value: (only(value),)
@@ -320,13 +320,15 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
     return shape.values
 
 
-def _composed(shape: _Shape, names: Sequence[str], writers: Sequence[Write]) -> Write:
+def _compose(shape: _Shape, names: Sequence[str], writers: Sequence[Write]) -> Write:
     """Return the function that writes a value; it is compiled once, like ``__init__`` of a dataclass."""
     fixed = f'{{{{"kind":"{_KIND_OF[shape.cls]}","v":{shape.version}'
     parts, known = [], {}
     for member, name, write in zip(shape.members, names, writers, strict=True):
         is_sparse = member in shape.sparse
-        known[f"write_{name}"] = _sparsely(member, write, shape.sparse[member]) if is_sparse else write
+        known[f"write_{name}"] = (
+            _make_sparse_writer(member, write, shape.sparse[member]) if is_sparse else write
+        )
         label = "" if is_sparse else f',"{member}":'
         parts.append(f"{label}{{write_{name}(value.{name})}}")
     source = f"lambda value: f'{fixed}{''.join(parts)}}}}}'"
@@ -334,12 +336,12 @@ def _composed(shape: _Shape, names: Sequence[str], writers: Sequence[Write]) -> 
     return composed
 
 
-def _sparsely(member: str, write: Write, default: Any) -> Write:
+def _make_sparse_writer(member: str, write: Write, default: Any) -> Write:
     """Return a function that writes a member with its name, or nothing if the value is the default."""
     return lambda item: "" if item == default else f',"{member}":{write(item)}'
 
 
-def _writer(hint: Any, encode: Convert | None) -> Write:
+def _make_writer(hint: Any, encode: Convert | None) -> Write:
     """Return the function that writes a field's value; frequent types have a fast path."""
     if hint is str:
         return quote
@@ -378,46 +380,46 @@ def _write_nothing(item: Any, encode: Convert) -> str:
     return "[]" if item == () else dump_json(encode(item))
 
 
-def _member(name: str) -> str:
+def _name_member(name: str) -> str:
     """Return the member name of a field; ``kind`` and ``v`` stay reserved."""
     return f"{name}_" if name in _OWN_MEMBERS else name
 
 
-def _converters(hint: Any) -> tuple[Convert | None, Convert | None]:
+def _find_converters(hint: Any) -> tuple[Convert | None, Convert | None]:
     origin = get_origin(hint)
     if origin in {Union, types.UnionType}:
-        return _union(hint)
+        return _find_union_converters(hint)
     if origin is tuple:
-        encode, decode = _converters(get_args(hint)[0])
-        return _listed(encode), _tupled(decode)
+        encode, decode = _find_converters(get_args(hint)[0])
+        return _make_list_converter(encode), _make_tuple_converter(decode)
     if isinstance(origin, type) and issubclass(origin, SessionResult):
         return SessionResult.to_wire, SessionResult.from_wire
     if isinstance(hint, type):
-        return _class_converters(hint)
+        return _find_class_converters(hint)
     return None, None
 
 
-def _union(hint: Any) -> tuple[Convert | None, Convert | None]:
+def _find_union_converters(hint: Any) -> tuple[Convert | None, Convert | None]:
     members = [member for member in get_args(hint) if member is not type(None)]
     if members and all(member in _MESSAGES for member in members):
-        encode: Convert | None = _message_to_wire
-        decode: Convert | None = message_from_wire
+        encode: Convert | None = _encode_message
+        decode: Convert | None = decode_message
     elif len(members) == 1:
-        encode, decode = _converters(members[0])
+        encode, decode = _find_converters(members[0])
     else:
         return None, None
-    return _optional(encode), _optional(decode)
+    return _make_optional(encode), _make_optional(decode)
 
 
-def _class_converters(hint: type[Any]) -> tuple[Convert | None, Convert | None]:
+def _find_class_converters(hint: type[Any]) -> tuple[Convert | None, Convert | None]:
     if hint in _MESSAGES:
-        return _message_to_wire, message_from_wire
+        return _encode_message, decode_message
     if hint in {Usage, Artifact, SessionResult}:
         return hint.to_wire, hint.from_wire
     if hint is ToolCall:
         return ToolCall.to_wire, call_from_wire
     if hint is ImageContent:
-        return _image_to_wire, lambda wire: ImageContent(wire["data"], wire["mimeType"])
+        return _encode_image, lambda wire: ImageContent(wire["data"], wire["mimeType"])
     if hint is TextContent:
         raise TypeError("record the message, not its TextContent")
     if issubclass(hint, BaseModel):
@@ -429,27 +431,27 @@ def _class_converters(hint: type[Any]) -> tuple[Convert | None, Convert | None]:
     return None, None
 
 
-def _message_to_wire(message: Message) -> dict[str, Any]:
+def _encode_message(message: Message) -> dict[str, Any]:
     return message.to_wire()
 
 
-def _image_to_wire(image: ImageContent) -> dict[str, Any]:
+def _encode_image(image: ImageContent) -> dict[str, Any]:
     return {"type": "image", "data": image.data, "mimeType": image.mime_type}
 
 
-def _optional(convert: Convert | None) -> Convert | None:
+def _make_optional(convert: Convert | None) -> Convert | None:
     if convert is None:
         return None
     return lambda item: None if item is None else convert(item)
 
 
-def _listed(convert: Convert | None) -> Convert:
+def _make_list_converter(convert: Convert | None) -> Convert:
     if convert is None:
         return list
     return lambda items: [convert(item) for item in items]
 
 
-def _tupled(convert: Convert | None) -> Convert:
+def _make_tuple_converter(convert: Convert | None) -> Convert:
     if convert is None:
         return tuple
     return lambda items: tuple(convert(item) for item in items)

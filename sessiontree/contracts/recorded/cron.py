@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.recorded.codec import recorded
+from sessiontree.contracts.recorded.codec import register_kind
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.settings.settings import Budget
 
@@ -39,7 +39,7 @@ SlotCause: TypeAlias = Literal["due", "catch_up", "manual"]
 """Why a run began: its slot came, its slot was missed and is made up for, or somebody asked."""
 
 
-@recorded("cron_job")
+@register_kind("cron_job")
 @dataclass(frozen=True, slots=True)
 class CronJob:
     """One timed job of a tree. It has exactly one of ``once_ms``, ``every_ms`` and ``expression``."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from sessiontree.contracts.recorded.codec import recorded, sparse
+from sessiontree.contracts.recorded.codec import declare_sparse, register_kind
 from sessiontree.contracts.values.jsonable import JsonValue
 
 MAX_PROGRAM_CALLS: Final = 10_000
@@ -36,24 +36,24 @@ NoteKind: TypeAlias = Literal["print", "log", "phase", "fan_out"]
 fan-out begins or ends: its number, the function or ``ended``, and how many tasks it has or did not start."""
 
 
-@recorded("program_call")
+@register_kind("program_call")
 @dataclass(frozen=True, slots=True)
 class ProgramCall:
     """A call that a program asks for."""
 
     tool: str
     arguments: Mapping[str, JsonValue]
-    line: int = sparse(0)
+    line: int = declare_sparse(0)
     """Line of the program that waits for it, from 1; 0 = not known."""
-    awaits: bool = sparse(False)
+    awaits: bool = declare_sparse(False)
     """Whether its answer is the report of the child that it starts."""
-    timeout_s: float | None = sparse(None)
+    timeout_s: float | None = declare_sparse(None)
     """How long the program waits for its answer; None = as long as it takes."""
-    fan_out: int = sparse(0)
+    fan_out: int = declare_sparse(0)
     """Number of the fan-out that it is part of, from 1; 0 = none."""
 
 
-@recorded("program_note")
+@register_kind("program_note")
 @dataclass(frozen=True, slots=True)
 class ProgramNote:
     """Something that a program shows to readers of the journal: a line it prints, or the phase it begins."""
@@ -68,7 +68,7 @@ SAVED_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 """What a saved program may be called: its name is that of its tool and of its function in programs."""
 
 
-def first_call_of(source_or_name: str, inputs: Mapping[str, JsonValue]) -> ProgramCall:
+def make_first_call(source_or_name: str, inputs: Mapping[str, JsonValue]) -> ProgramCall:
     """Return the call that runs a program.
 
     Args:
@@ -81,12 +81,12 @@ def first_call_of(source_or_name: str, inputs: Mapping[str, JsonValue]) -> Progr
     return ProgramCall(PROGRAM_TOOL, {"code": source_or_name, **({"inputs": dict(inputs)} if inputs else {})})
 
 
-def key_in_program(program: str, number: int) -> str:
+def make_program_key(program: str, number: int) -> str:
     """Return the key of a program's call."""
     return f"{program}/{number}"
 
 
-@recorded("program_source")
+@register_kind("program_source")
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
     """The text of a saved program as its call found it: this runs again after a loss, not the file."""
@@ -96,11 +96,11 @@ class ProgramSource:
     """The file's text and the call of its ``main``, which takes the variable :data:`SAVED_INPUTS`."""
     digest: str
     """SHA-256 of the code, in hexadecimal."""
-    timeout_s: float | None = sparse(None)
+    timeout_s: float | None = declare_sparse(None)
     """After how many seconds each call is ended; None = never."""
 
 
-def expiry_ms(
+def compute_expiry_ms(
     arguments: Mapping[str, JsonValue], began_at_ms: int, source: ProgramSource | None = None
 ) -> int | None:
     """Return when a program with these arguments is ended; None = never.
@@ -111,7 +111,7 @@ def expiry_ms(
     return began_at_ms + int(limit_s * 1000) if isinstance(limit_s, int | float) else None
 
 
-def depth_of(key: str) -> int:
+def count_depth(key: str) -> int:
     """Return how many programs are around the call of a key."""
     return key.count("/")
 

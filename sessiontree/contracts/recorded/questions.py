@@ -135,7 +135,7 @@ AnswerGiven: TypeAlias = QuestionAnswer | str | Sequence[str]
 """An answer to one question as a program may give it: a text is the label of an option if it equals one."""
 
 
-def items_of(arguments: Mapping[str, JsonValue]) -> tuple[QuestionItem, ...]:
+def read_items(arguments: Mapping[str, JsonValue]) -> tuple[QuestionItem, ...]:
     """Return the questions of a checked call."""
     return QuestionsAsked.model_validate(arguments).questions
 
@@ -177,16 +177,16 @@ def check_answers(
         ValidationError: an answer does not fit its question, which still waits.
     """
     if len(answers) != len(items):
-        raise _refused(
+        raise _make_refusal(
             question_id, "", f"it has {len(answers)} answers to {len(items)} questions; give one for each"
         )
     return [
-        _checked(question_id, index, item, answer)
+        _check_answer(question_id, index, item, answer)
         for index, (item, answer) in enumerate(zip(items, answers, strict=True))
     ]
 
 
-def _checked(question_id: str, index: int, item: QuestionItem, answer: QuestionAnswer) -> JsonValue:
+def _check_answer(question_id: str, index: int, item: QuestionItem, answer: QuestionAnswer) -> JsonValue:
     labels = [option.label for option in item.options]
     chosen, text = tuple(dict.fromkeys(answer.chosen)), answer.text.strip()
     problem = ""
@@ -202,11 +202,11 @@ def _checked(question_id: str, index: int, item: QuestionItem, answer: QuestionA
     elif not chosen and not text:
         problem = "it is empty; choose an option" + (" or give a text" if item.allow_free_text else "")
     if problem:
-        raise _refused(question_id, f"/{index}", f"answer {index + 1}: {problem}")
+        raise _make_refusal(question_id, f"/{index}", f"answer {index + 1}: {problem}")
     return {"question": item.question, "chosen": [*chosen], "text": text}
 
 
-def _refused(question_id: str, field: str, reason: str) -> ValidationError:
+def _make_refusal(question_id: str, field: str, reason: str) -> ValidationError:
     return ValidationError(
         f"the answer to question {question_id} is refused: {reason}; the question still waits", field or None
     )

@@ -23,8 +23,8 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, ImageLimits, image_mime_type
-from sessiontree.contracts.values.fast_init import quickly_made
+from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, ImageLimits, detect_image_type
+from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage, Usage
 from sessiontree.contracts.values.truncation import cut_text
@@ -79,7 +79,7 @@ class Artifact:
         return cls(wire["kind"], wire["description"], wire.get("path"), wire.get("uri"), wire.get("data"))
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool returns.
@@ -191,7 +191,7 @@ def image_result_from_file(
             data = stream.read(MAX_SOURCE_BYTES + 1)
     if max(entry.size, len(data)) > MAX_SOURCE_BYTES:
         raise ImageRefused(repr(path), f"it has more than {MAX_SOURCE_BYTES:,} bytes; make it smaller first")
-    mime_type = image_mime_type(data)
+    mime_type = detect_image_type(data)
     if mime_type is None:
         raise ImageRefused(repr(path), "it is not a PNG, JPEG, GIF or WebP image")
     said = f"MEDIA:{entry.path}"
@@ -304,7 +304,7 @@ MIN_REASON_CHARS: Final = 15
 MAX_FIELD_CHARS: Final = 400
 
 
-def error_message(
+def make_error_message(
     call_id: str,
     tool: str,
     error: ToolError,
@@ -324,7 +324,7 @@ def error_message(
     status, member = "error", "error"
     if isinstance(error, PermissionDenied) and error.by_policy:
         status, member = "blocked", "reason"
-    envelope: dict[str, JsonValue] = {"status": status, "tool": tool, member: _reason(error.message)}
+    envelope: dict[str, JsonValue] = {"status": status, "tool": tool, member: _cut_reason(error.message)}
     details: dict[str, JsonValue] = {"code": error.code, "status": error.status}
     if isinstance(error, ValidationError):
         field = error.field if error.field is None else cut_text(error.field, MAX_FIELD_CHARS)
@@ -340,37 +340,39 @@ def error_message(
     if max_chars is not None:
         _shorten(envelope, member, error.message, max_chars)
     # The fields of a tool's own error may hold any value, such as a time that is not a number.
-    return _error_result(call_id, tool, envelope, to_json_value(details), at_ms, is_error=True)
+    return _make_error_result(call_id, tool, envelope, to_json_value(details), at_ms, is_error=True)
 
 
-def blocked_message(
+def make_blocked_message(
     call_id: str, tool: str, reason: str, at_ms: int, *, max_chars: int | None = None
 ) -> ToolResultMessage:
     """Return ``{"status":"blocked","tool","reason"}``: a rule or hook stopped the call before it ran.
 
-    ``max_chars`` has the same meaning as for :func:`error_message`.
+    ``max_chars`` has the same meaning as for :func:`make_error_message`.
     """
-    envelope: dict[str, JsonValue] = {"status": "blocked", "tool": tool, "reason": _reason(reason)}
+    envelope: dict[str, JsonValue] = {"status": "blocked", "tool": tool, "reason": _cut_reason(reason)}
     if max_chars is not None:
         _shorten(envelope, "reason", reason, max_chars)
-    return _error_result(call_id, tool, envelope, None, at_ms, is_error=True)
+    return _make_error_result(call_id, tool, envelope, None, at_ms, is_error=True)
 
 
-def pending_message(call_id: str, tool: str, message: str, request_id: str, at_ms: int) -> ToolResultMessage:
+def make_pending_message(
+    call_id: str, tool: str, message: str, request_id: str, at_ms: int
+) -> ToolResultMessage:
     """Return ``{"status":"pending","tool","message","requestId"}``: a notice reports the outcome."""
     envelope: dict[str, JsonValue] = {
         "status": "pending",
         "tool": tool,
-        "message": _reason(message),
+        "message": _cut_reason(message),
         "requestId": request_id,
     }
-    return _error_result(call_id, tool, envelope, None, at_ms, is_error=False)
+    return _make_error_result(call_id, tool, envelope, None, at_ms, is_error=False)
 
 
 LOST = "the process running this call was lost; check what it did before you repeat it"
 
 
-def unknown_message(call_id: str, tool: str, at_ms: int, reason: str = LOST) -> ToolResultMessage:
+def make_unknown_message(call_id: str, tool: str, at_ms: int, reason: str = LOST) -> ToolResultMessage:
     """Return ``{"status":"unknown","may_have_run":true}``: the call began, and its result is lost."""
     envelope: dict[str, JsonValue] = {
         "status": "unknown",
@@ -378,10 +380,10 @@ def unknown_message(call_id: str, tool: str, at_ms: int, reason: str = LOST) -> 
         "may_have_run": True,
         "error": reason,
     }
-    return _error_result(call_id, tool, envelope, None, at_ms, is_error=True)
+    return _make_error_result(call_id, tool, envelope, None, at_ms, is_error=True)
 
 
-def _reason(text: str) -> str:
+def _cut_reason(text: str) -> str:
     return cut_text(text, MAX_REASON_CHARS)
 
 
@@ -394,7 +396,7 @@ def _shorten(envelope: dict[str, JsonValue], member: str, text: str, max_chars: 
         envelope[member] = cut_text(text, room)
 
 
-def _error_result(
+def _make_error_result(
     call_id: str,
     tool: str,
     envelope: dict[str, JsonValue],
@@ -406,7 +408,7 @@ def _error_result(
     return ToolResultMessage(call_id, tool, (TextContent(dump_readable(envelope)),), details, is_error, at_ms)
 
 
-def words_in_error(text: str) -> str:
+def read_error_words(text: str) -> str:
     """Return what an error's message says, and of which argument; another text is returned as it is."""
     try:
         envelope = json.loads(text)

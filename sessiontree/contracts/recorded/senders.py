@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.recorded.codec import recorded
+from sessiontree.contracts.recorded.codec import register_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Sender:
             raise ConfigError("Sender(id=…): the id is empty; omit the sender if the program itself speaks")
 
 
-@recorded("principal")
+@register_kind("principal")
 @dataclass(frozen=True, slots=True)
 class Principal:
     """A person on whose behalf a turn acts, as judged when they sent the message; it is journaled.
@@ -55,7 +55,7 @@ class Principal:
     """Whether Main's channel lists them as an owner of the tree."""
 
 
-def sender_of(given: Sender | str | None) -> Sender | None:
+def resolve_sender(given: Sender | str | None) -> Sender | None:
     """Return the sender that a program gives by value or by id.
 
     Raises:
@@ -66,7 +66,7 @@ def sender_of(given: Sender | str | None) -> Sender | None:
     return Sender(given)
 
 
-def asker_of(sender: Sender, owners: Collection[str]) -> Principal:
+def resolve_asker(sender: Sender, owners: Collection[str]) -> Principal:
     """Return the principal of a sender, given the ids of a tree's owners."""
     return Principal(sender.id, sender.name, sender.channel, sender.group, sender.id in owners)
 

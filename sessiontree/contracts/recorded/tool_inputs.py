@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.recorded.codec import recorded
+from sessiontree.contracts.recorded.codec import register_kind
 from sessiontree.contracts.recorded.questions import QuestionItem, QuestionsAsked
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 
@@ -21,7 +21,7 @@ MAX_ROUNDS: Final = 64
 """Most times that one call asks."""
 
 
-@recorded("tool_input")
+@register_kind("tool_input")
 @dataclass(frozen=True, slots=True)
 class ToolInput:
     """What a call asks a person, and what its tool gets back with the answers."""
@@ -32,7 +32,7 @@ class ToolInput:
     """Only its tool knows what it means."""
 
 
-@recorded("answered_input")
+@register_kind("answered_input")
 @dataclass(frozen=True, slots=True)
 class AnsweredInput:
     """A person's answers to what a call asked, and the state that its tool kept."""

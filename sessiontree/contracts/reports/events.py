@@ -21,7 +21,7 @@ _ENDED: Final = frozenset({"timeout", "limit", "signal"})
 """Why a command was ended, in the details of its result."""
 
 
-def displayed(message: ToolResultMessage) -> dict[str, JsonValue]:
+def encode_for_screen(message: ToolResultMessage) -> dict[str, JsonValue]:
     """Return a result in its wire form for a screen.
 
     All blocks together have at most 8,000 characters of text. An image has its size instead of its data:
@@ -36,7 +36,7 @@ def displayed(message: ToolResultMessage) -> dict[str, JsonValue]:
             left -= len(text)
             content.append({"type": "text", "text": text})
         else:
-            content.append(_without_data(block))
+            content.append(_omit_data(block))
     shown: dict[str, JsonValue] = {
         "role": "toolResult",
         "toolCallId": message.tool_call_id,
@@ -47,7 +47,7 @@ def displayed(message: ToolResultMessage) -> dict[str, JsonValue]:
         "timestamp": message.timestamp,
     }
     if message.is_error:
-        shown["error"] = cut_line(_reason(message.text), SHOWN_ERROR_CHARS)
+        shown["error"] = cut_line(_extract_reason(message.text), SHOWN_ERROR_CHARS)
     return shown
 
 
@@ -58,14 +58,14 @@ def display_of(message: ToolResultMessage) -> str | None:
     return display if isinstance(display, str) and display else None
 
 
-def failure_of(message: ToolResultMessage) -> str | None:
+def describe_failure(message: ToolResultMessage) -> str | None:
     """Return in one line why a call failed; None if it did not.
 
     A command that ran and failed has a result without an error. Its details tell: an ``exit_code`` other than
     0, or a ``reason`` why it was ended.
     """
     if message.is_error:
-        return cut_line(_reason(message.text), SHOWN_ERROR_CHARS)
+        return cut_line(_extract_reason(message.text), SHOWN_ERROR_CHARS)
     how = exit_of(message)
     return None if how is None else cut_line(display_of(message) or how, SHOWN_ERROR_CHARS)
 
@@ -85,12 +85,12 @@ def _is_short(details: JsonValue) -> bool:
     return details is None or len(dump_json(details)) <= SHOWN_CHARS
 
 
-def _without_data(image: ImageContent) -> dict[str, JsonValue]:
+def _omit_data(image: ImageContent) -> dict[str, JsonValue]:
     size = len(image.data) * 3 // 4 - image.data[-2:].count("=")
     return {"type": "image", "mimeType": image.mime_type, "bytes": size, "omitted": True}
 
 
-def _reason(text: str) -> str:
+def _extract_reason(text: str) -> str:
     """Return the reason in an envelope; any other text unchanged."""
     try:
         envelope = json.loads(text)

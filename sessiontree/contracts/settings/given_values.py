@@ -32,7 +32,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from typing_extensions import TypedDict
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.settings.settings import CHOICE, GIVE, faults_of, suggestion
+from sessiontree.contracts.settings.settings import CHOICE, GIVE, describe_faults, suggest_names
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -85,16 +85,16 @@ class Parts(Give):
             whole = next(each for each in get_args(source) if each is not NoneType)
         part = handler.generate_schema(get_args(whole)[-1])
         if issubclass(get_origin(whole), Mapping):
-            schema = self._checked(
+            schema = self._add_check(
                 lambda value: isinstance(value, Mapping),
                 dict,
                 core_schema.dict_schema(core_schema.str_schema(), part),
             )
         else:
-            schema = self._checked(_is_listed, tuple, core_schema.tuple_variable_schema(part))
+            schema = self._add_check(_is_listed, tuple, core_schema.tuple_variable_schema(part))
         return core_schema.nullable_schema(schema) if takes_none else schema
 
-    def _checked(
+    def _add_check(
         self, fits: Callable[[object], bool], made: Callable[[Any], object], parts: CoreSchema
     ) -> CoreSchema:
         def check(value: Any) -> object:
@@ -128,13 +128,13 @@ class Choice:
         return core_schema.no_info_plain_validator_function(check)
 
 
-def _with_something(text: str) -> str:
+def _check_not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("blank")
     return text
 
 
-Text: TypeAlias = Annotated[str, AfterValidator(_with_something), Give("text with something in it")]
+Text: TypeAlias = Annotated[str, AfterValidator(_check_not_blank), Give("text with something in it")]
 Toggle: TypeAlias = Annotated[bool, Give("True or False")]
 Finite: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A number above 0; what has it as a part says of what."""
@@ -167,7 +167,7 @@ class Edge(Generic[T]):
         try:
             return self._adapter.validate_python(value, strict=True)
         except ValidationError as error:
-            raise ConfigError(faults_of(error, hidden=False, whole=name)) from None
+            raise ConfigError(describe_faults(error, hidden=False, whole=name)) from None
 
 
 TEXT: Final = Edge[str](Text)
@@ -187,13 +187,13 @@ def take_members(given: Mapping[str, object], kinds: type, place: str = "") -> d
         ConfigError: one does not fit; says which and what to give.
     """
     try:
-        return _members_of(kinds).validate_python(given, strict=True)
+        return _make_adapter(kinds).validate_python(given, strict=True)
     except ValidationError as error:
-        raise ConfigError(f"{place}{faults_of(error, hidden=False)}") from None
+        raise ConfigError(f"{place}{describe_faults(error, hidden=False)}") from None
 
 
 @cache
-def _members_of(kinds: type) -> TypeAdapter[dict[str, Any]]:
+def _make_adapter(kinds: type) -> TypeAdapter[dict[str, Any]]:
     hints = get_type_hints(kinds, include_extras=True)
     marked = {name: hint for name, hint in hints.items() if get_origin(hint) is Annotated}
     return TypeAdapter(cast("Any", TypedDict)(kinds.__name__, marked, total=False))
@@ -227,7 +227,7 @@ def check_names(given: Iterable[str], known: Collection[str], place: str) -> Non
     """
     for name in given:
         if name not in known:
-            raise ConfigError(f"{place} takes no option {name!r}; {suggestion(name, known)}")
+            raise ConfigError(f"{place} takes no option {name!r}; {suggest_names(name, known)}")
 
 
 def check_options(given: Mapping[str, object], options: type, call: str, *parameters: str) -> dict[str, Any]:
@@ -261,4 +261,4 @@ def take_settings(read: Callable[[], T], place: str) -> T:
     try:
         return read()
     except ValidationError as error:  # its cause would show values
-        raise ConfigError(f"{place}{faults_of(error)}") from None
+        raise ConfigError(f"{place}{describe_faults(error)}") from None

@@ -56,7 +56,7 @@ NO_SETTINGS: Final = ModelSettings()
 """The provider's defaults."""
 
 
-def joined_settings(*settings: ModelSettings | None) -> ModelSettings:
+def merge_settings(*settings: ModelSettings | None) -> ModelSettings:
     """Return one value merged from several, most specific last; the last value of each setting applies."""
     given = [each for each in settings if each is not None and each != NO_SETTINGS]
     if len(given) <= 1:

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.settings.settings import StrictSettings, meant
+from sessiontree.contracts.settings.settings import StrictSettings, suggest_nearest
 
 _NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"(?:(?=[^/]{{1,253}}/){_NAME}(?:\.{_NAME})*/)?{_NAME}")
@@ -39,21 +39,21 @@ class Placement(StrictSettings):
 
     @field_validator("num_cpus")
     @classmethod
-    def _countable(cls, given: float) -> float:
-        return _reservable(given)
+    def _check_countable(cls, given: float) -> float:
+        return _check_reservable(given)
 
     @field_validator("resources")
     @classmethod
-    def _custom(cls, given: Mapping[str, float]) -> Mapping[str, float]:
+    def _check_custom(cls, given: Mapping[str, float]) -> Mapping[str, float]:
         for name, amount in given.items():
             if name in _BUILT_IN or not name.strip():
                 raise ValueError(f"{name!r} is not one of the cluster's own resources; CPUs are num_cpus")
-            _reservable(amount)
+            _check_reservable(amount)
         return dict(given)
 
     @field_validator("label")
     @classmethod
-    def _well_formed(cls, given: Mapping[str, str]) -> Mapping[str, str]:
+    def _check_well_formed(cls, given: Mapping[str, str]) -> Mapping[str, str]:
         for key, condition in given.items():
             if not _KEY.fullmatch(key):
                 raise ValueError(f"{key!r} is not a label's key; give a name such as 'zone' or 'team/zone'")
@@ -68,7 +68,7 @@ class Placement(StrictSettings):
         """Whether a node with these labels and total resources can ever run such a host."""
         wanted = {"CPU": self.num_cpus, **self.resources}
         has_room = all(resources.get(name, 0.0) >= amount for name, amount in wanted.items())
-        return has_room and all(_holds(condition, labels.get(key)) for key, condition in self.label.items())
+        return has_room and all(_is_met(condition, labels.get(key)) for key, condition in self.label.items())
 
     def __str__(self) -> str:
         """Return what is asked of a node, for errors."""
@@ -78,7 +78,7 @@ class Placement(StrictSettings):
         return ", ".join(words) or "nothing in particular"
 
 
-def _reservable(amount: float) -> float:
+def _check_reservable(amount: float) -> float:
     if 0 < amount < LEAST:
         raise ValueError(f"{amount:g} is less than {LEAST:g}, the smallest amount that can be reserved")
     if amount > 1 and amount != int(amount):
@@ -86,7 +86,7 @@ def _reservable(amount: float) -> float:
     return amount
 
 
-def _holds(condition: str, value: str | None) -> bool:
+def _is_met(condition: str, value: str | None) -> bool:
     is_negated = condition.startswith("!")
     plain = condition.removeprefix("!")
     values = re.split(", ?", plain[3:-1]) if plain.startswith("in(") else [plain]
@@ -100,7 +100,7 @@ class Placements(StrictSettings):
     branch: Placement | None = None
 
     @classmethod
-    def of_given(cls, given: Mapping[str, Any] | None) -> Self | None:
+    def from_given(cls, given: Mapping[str, Any] | None) -> Self | None:
         """Return what a program gave; None = nothing is placed.
 
         Raises:
@@ -119,12 +119,12 @@ class Placements(StrictSettings):
             if kind not in kinds:
                 raise ConfigError(
                     f"placement names {kind!r}, which is not a kind that can be placed"
-                    f"{meant(kind, kinds) or '; place ' + ' and '.join(map(repr, kinds))}"
+                    f"{suggest_nearest(kind, kinds) or '; place ' + ' and '.join(map(repr, kinds))}"
                 )
         found = cls(**members)
-        return found if found.by_kind() else None
+        return found if found.group_by_kind() else None
 
-    def by_kind(self) -> dict[SessionKind, Placement]:
+    def group_by_kind(self) -> dict[SessionKind, Placement]:
         """Return the placement of each kind that has one."""
         kinds = {SessionKind.WORKER: self.worker, SessionKind.BRANCH: self.branch}
         return {kind: placement for kind, placement in kinds.items() if placement is not None}

@@ -19,23 +19,23 @@ MAX_LISTED = 12
 """Maximum number of names that an error lists."""
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
+def find_nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name most similar to the given one, ignoring case; None if no name is similar."""
     folded = {each.casefold(): each for each in known}
     found = difflib.get_close_matches(name.strip().casefold(), folded, n=1, cutoff=LIKENESS)
     return folded[found[0]] if found else None
 
 
-def meant(name: object, known: Iterable[str]) -> str:
+def suggest_nearest(name: object, known: Iterable[str]) -> str:
     """Return the suffix of an error that lists the known names: the nearest one, or nothing."""
-    near = nearest_name(name, known) if isinstance(name, str) else None
+    near = find_nearest_name(name, known) if isinstance(name, str) else None
     return "" if near is None else f"; did you mean {near!r}?"
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggest_names(name: str, known: Iterable[str]) -> str:
     """Return what an error says after "no … is named": the nearest name, or the known names."""
     names = sorted(known)
-    near = nearest_name(name, names)
+    near = find_nearest_name(name, names)
     if near is not None:
         return f"did you mean {near!r}?"
     if not names:
@@ -73,7 +73,7 @@ class StrictSettings(BaseModel):
             super().__init__(**given)
         except ValidationError as error:
             hidden = type(self).model_config.get("hide_input_in_errors", False)
-            raise ConfigError(f"{type(self).__name__}: {faults_of(error, hidden=hidden)}") from None
+            raise ConfigError(f"{type(self).__name__}: {describe_faults(error, hidden=hidden)}") from None
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -92,12 +92,12 @@ class StrictSettings(BaseModel):
         except ValidationError as error:
             raise ValidationError.from_exception_data(
                 error.title,
-                [_told_again(cls, each) for each in error.errors(include_url=False)],
+                [_add_nearest_name(cls, each) for each in error.errors(include_url=False)],
                 hide_input=cls.model_config.get("hide_input_in_errors", False),
             ) from None
 
 
-def faults_of(error: ValidationError, *, hidden: bool = True, whole: str = "") -> str:
+def describe_faults(error: ValidationError, *, hidden: bool = True, whole: str = "") -> str:
     """Return the faults of settings, each with its location; without links, and without values if hidden.
 
     Args:
@@ -105,18 +105,18 @@ def faults_of(error: ValidationError, *, hidden: bool = True, whole: str = "") -
         hidden: Whether values are left out.
         whole: What the value itself is called; empty = it is a mapping of settings.
     """
-    return "; ".join(_fault(each, hidden, whole) for each in error.errors(include_url=False))
+    return "; ".join(_describe_fault(each, hidden, whole) for each in error.errors(include_url=False))
 
 
-def _fault(error: ErrorDetails, hidden: bool, whole: str) -> str:
+def _describe_fault(error: ErrorDetails, hidden: bool, whole: str) -> str:
     kind, said, given = error["type"], error["msg"], error["input"]
     place = ".".join(map(str, (whole, *error["loc"]) if whole else error["loc"])) or "the whole"
     if kind == CHOICE:
-        near = meant(given, said.split(", "))
-        return f"{place}{'' if hidden else f' {_short(given)}'} is not one of {said}{near}"
+        near = suggest_nearest(given, said.split(", "))
+        return f"{place}{'' if hidden else f' {_shorten(given)}'} is not one of {said}{near}"
     if kind == GIVE:
-        return f"{place}: give {said}" if hidden else f"{place} is {_short(given)}; give {said}"
-    shown = "" if hidden or kind in {_UNKNOWN, "missing"} else f" (given: {_short(given)})"
+        return f"{place}: give {said}" if hidden else f"{place} is {_shorten(given)}; give {said}"
+    shown = "" if hidden or kind in {_UNKNOWN, "missing"} else f" (given: {_shorten(given)})"
     return f"{place}: {said}{shown}"
 
 
@@ -127,17 +127,17 @@ CHOICE: Final = "choice"
 _UNKNOWN = "unknown_setting"
 
 
-def _told_again(settings: type[StrictSettings], error: ErrorDetails) -> InitErrorDetails:
+def _add_nearest_name(settings: type[StrictSettings], error: ErrorDetails) -> InitErrorDetails:
     """Return one fault; if a setting of this model is unknown, with the nearest name."""
     kind, said, place = error["type"], error["msg"].removeprefix("Value error, "), error["loc"]
     if kind == "extra_forbidden" and len(place) == 1:
-        kind, said = _UNKNOWN, _advice(settings, str(place[0]))
+        kind, said = _UNKNOWN, _advise(settings, str(place[0]))
     # A custom error needs no pydantic context and has no link to pydantic's documentation.
     told = PydanticCustomError(kind, "{said}", {"said": said})
     return InitErrorDetails(type=told, loc=place, input=error["input"])
 
 
-def _advice(settings: type[StrictSettings], name: str) -> str:
+def _advise(settings: type[StrictSettings], name: str) -> str:
     for outer, field in settings.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel) and name in inner.model_fields:
@@ -149,10 +149,10 @@ def _advice(settings: type[StrictSettings], name: str) -> str:
     known = (alias for alias in aliases if alias is not None)
     own = {*settings.model_fields, *settings.FURTHER_NAMES}
     names = {*own, *known} if "_" not in name else own
-    return f"no setting is called that; {suggestion(name, names)}"
+    return f"no setting is called that; {suggest_names(name, names)}"
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - an author's own class
@@ -261,7 +261,7 @@ class ImageLimits(StrictSettings):
         return ImageLimits(**{name: min(most, others[name]) for name, most in mine.items()})
 
 
-def image_mime_type(head: bytes) -> str | None:
+def detect_image_type(head: bytes) -> str | None:
     """Return the media type of a file that begins with these bytes; None if models do not accept it.
 
     Args:

@@ -27,7 +27,7 @@ LEAST_RESULT_CHARS: Final = 2_000
 MAX_RESULT_CHARS: Final = 400_000
 
 
-def result_share(context_tokens: int) -> int:
+def compute_result_share(context_tokens: int) -> int:
     """Return the maximum length of one tool result, in characters, for a context of ``context_tokens``."""
     share = int(context_tokens * CHARS_PER_TOKEN * RESULT_SHARE)
     return max(LEAST_RESULT_CHARS, min(MAX_RESULT_CHARS, share))
@@ -126,7 +126,7 @@ class AgentConfig(StrictSettings):
     def _share_context(cls, given: Any) -> Any:
         """Limit a result to its share of the context; invalid values are left to the field validators."""
         if isinstance(given, dict) and isinstance(tokens := given.get("context_tokens"), int) and tokens > 0:
-            share = result_share(tokens)
+            share = compute_result_share(tokens)
             chars = given.get("max_result_chars", share)
             return {**given, "max_result_chars": min(chars, share) if isinstance(chars, int) else chars}
         return given

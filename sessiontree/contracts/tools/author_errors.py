@@ -52,7 +52,7 @@ def report_error(what: str, error: BaseException, text: str, *, quotes: bool = T
     frames = list_frames(error)
     _trim(error)
     kind = type(error).__name__
-    level = _level_at(frames[-1] if frames else f"{what} {kind}")
+    level = _choose_level(frames[-1] if frames else f"{what} {kind}")
     if _LOG.isEnabledFor(level):
         told = "".join((*traceback.format_tb(error.__traceback__), kind))
         _write(level, f"{what} raised {kind}", told, frames)
@@ -72,12 +72,12 @@ def report_frames(what: str, frames: Sequence[str]) -> None:
         what: What raised it and in which session.
         frames: What :func:`report_error` returned there.
     """
-    level = _level_at(frames[-1])
+    level = _choose_level(frames[-1])
     if _LOG.isEnabledFor(level):
         _write(level, f"{what} raised an exception", "\n".join(f"  {frame}" for frame in frames), frames)
 
 
-def with_frames(message: ToolResultMessage, frames: Sequence[str]) -> ToolResultMessage:
+def add_frames(message: ToolResultMessage, frames: Sequence[str]) -> ToolResultMessage:
     """Return the result of a failed call whose details hold frames, under ``raised``; no model sees them."""
     if not frames:
         return message
@@ -85,14 +85,14 @@ def with_frames(message: ToolResultMessage, frames: Sequence[str]) -> ToolResult
     return replace(message, details={**details, "raised": list(frames)})
 
 
-def frames_in(message: ToolResultMessage) -> tuple[str, ...]:
+def read_frames(message: ToolResultMessage) -> tuple[str, ...]:
     """Return the frames of its author's files that a failed call passed through; empty if it has none."""
     details = message.details if message.is_error else None
     frames = details.get("raised") if isinstance(details, dict) else None
     return tuple(map(str, frames)) if isinstance(frames, list) else ()
 
 
-def _level_at(line: str) -> int:
+def _choose_level(line: str) -> int:
     """Return the level of a report: a loop that fails at the same line again and again is one warning.
 
     So is an exception that its own process logged, and of which its program hears in that same process.

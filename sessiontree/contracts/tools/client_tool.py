@@ -19,7 +19,7 @@ from sessiontree.contracts.recorded.client_calls import ClientAnswer
 from sessiontree.contracts.recorded.questions import QuestionsAsked
 from sessiontree.contracts.recorded.results import ToolResult, Untrusted, json_result
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.decorator import without_classes
+from sessiontree.contracts.tools.decorator import convert_classes
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, RawTool, Tool, ToolFlag, check_tool
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json, to_json_value
 
@@ -47,7 +47,7 @@ def answer_of(call_id: str, value: object) -> ClientAnswer:
         ValidationError: the value has no JSON form or is too long.
     """
     try:
-        result = value if isinstance(value, ToolResult) else json_result(without_classes(value))
+        result = value if isinstance(value, ToolResult) else json_result(convert_classes(value))
         answer = ClientAnswer(
             ToolResult(
                 to_json_value(result.output),
@@ -66,7 +66,7 @@ def answer_of(call_id: str, value: object) -> ClientAnswer:
     return answer
 
 
-def failure_of(call_id: str, message: object) -> ClientAnswer:
+def answer_failure(call_id: str, message: object) -> ClientAnswer:
     """Return the answer that reports a failed call.
 
     Raises:
@@ -83,7 +83,7 @@ PERSON_ASKED: Final = "a person was asked; go on with other work, the answer wil
 """Message in the pending envelope of a call that a person answers."""
 
 
-def asks_person(tool: Tool[Any]) -> bool:
+def is_question_tool(tool: Tool[Any]) -> bool:
     """Return whether a person answers the calls of a tool: its parameters are questions."""
     return isinstance(tool, ClientTool) and getattr(tool, "Params", None) is QuestionsAsked
 

@@ -41,7 +41,7 @@ from sessiontree.contracts.recorded.tool_inputs import AnsweredInput
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
-from sessiontree.contracts.values.short_values import short_progress
+from sessiontree.contracts.values.short_values import shorten_progress
 
 H = TypeVar("H")
 
@@ -341,7 +341,7 @@ class ToolContext:
         signals = self._signals
         if signals.over:
             return
-        signals.partial = short_progress(progress)
+        signals.partial = shorten_progress(progress)
         if images and signals.on_images is not None:
             pictures = tuple(
                 each for each in images if isinstance(each, ImageContent) and isinstance(each.data, str)

@@ -34,10 +34,10 @@ from pydantic.fields import FieldInfo
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.recorded.capabilities import Capability, capability_names
+from sessiontree.contracts.recorded.capabilities import Capability, list_capability_names
 from sessiontree.contracts.recorded.results import ToolResult, Untrusted, json_result
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import in_thread
+from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Retry, Tool, ToolFlag, check_tool
 
 _ARGUMENTS = frozenset({"Args:", "Arguments:"})
@@ -70,10 +70,10 @@ def read_docstring(text: str) -> Docstring:
                 section = "other text"
             else:
                 arguments.append(line)
-    return Docstring("\n".join(before).strip(), dict(_entries(arguments)))
+    return Docstring("\n".join(before).strip(), dict(_read_entries(arguments)))
 
 
-def _entries(lines: list[str]) -> Iterator[tuple[str, str]]:
+def _read_entries(lines: list[str]) -> Iterator[tuple[str, str]]:
     """Yield the name and description of each entry; more deeply indented lines continue an entry."""
     margin = next((_indent(line) for line in lines if line.strip()), 0)
     name, words = "", list[str]()
@@ -102,7 +102,7 @@ CONTEXT = "ctx"
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def resolved_hints(function: ToolFunction, frame: FrameType | None) -> dict[str, Any]:
+def resolve_hints(function: ToolFunction, frame: FrameType | None) -> dict[str, Any]:
     """Return the annotation of every parameter except the context, in signature order; strings are evaluated.
 
     Args:
@@ -113,7 +113,7 @@ def resolved_hints(function: ToolFunction, frame: FrameType | None) -> dict[str,
         ConfigError: a parameter has no annotation, an annotation that can't be evaluated, or no name.
     """
     plain = cast("FunctionType", inspect.unwrap(function))
-    names = _names_around(plain, frame)
+    names = _collect_names(plain, frame)
     hints: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in _BY_NAME:
@@ -125,7 +125,7 @@ def resolved_hints(function: ToolFunction, frame: FrameType | None) -> dict[str,
     return hints
 
 
-def field_names(hints: Mapping[str, Any]) -> dict[str, str]:
+def choose_field_names(hints: Mapping[str, Any]) -> dict[str, str]:
     """Return the model's field for each parameter; the names differ if pydantic reserves the name."""
     fields: dict[str, str] = {}
     for name in hints:
@@ -138,7 +138,7 @@ def field_names(hints: Mapping[str, Any]) -> dict[str, str]:
     return fields
 
 
-def parameters_model(
+def build_parameters_model(
     function: ToolFunction, hints: Mapping[str, Any], fields: Mapping[str, str], described: Mapping[str, str]
 ) -> type[BaseModel]:
     """Return the model of a function's parameters; it refuses unknown parameters.
@@ -146,7 +146,7 @@ def parameters_model(
     Args:
         function: The function, for defaults and the model's name.
         hints: Its resolved annotations.
-        fields: Its parameters' fields, from :func:`field_names`.
+        fields: Its parameters' fields, from :func:`choose_field_names`.
         described: Descriptions by parameter; a description in ``Annotated`` takes precedence.
 
     Raises:
@@ -182,12 +182,14 @@ def _hint(parameter: inspect.Parameter, function: FunctionType, names: dict[str,
             f"parameter {parameter.name!r} has no annotation; write `{parameter.name}: str` or so"
         )
 
-    def holder() -> None:
+    def hold_annotation() -> None:
         """Carry one annotation, so that an error can be attributed to this parameter."""
 
-    holder.__annotations__ = {parameter.name: parameter.annotation}
+    hold_annotation.__annotations__ = {parameter.name: parameter.annotation}
     try:
-        hint = get_type_hints(holder, function.__globals__, names, include_extras=True)[parameter.name]
+        hint = get_type_hints(hold_annotation, function.__globals__, names, include_extras=True)[
+            parameter.name
+        ]
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
         raise ConfigError(
             f"annotation {parameter.annotation!r} of parameter {parameter.name!r} cannot be read ({error}); "
@@ -198,7 +200,7 @@ def _hint(parameter: inspect.Parameter, function: FunctionType, names: dict[str,
     return hint
 
 
-def _names_around(function: FunctionType, frame: FrameType | None) -> dict[str, Any]:
+def _collect_names(function: FunctionType, frame: FrameType | None) -> dict[str, Any]:
     """Return the names that a function sees in its enclosing functions."""
     names: dict[str, Any] = {}
     if frame is not None and function.__code__ in frame.f_code.co_consts:
@@ -243,7 +245,7 @@ class FunctionTool(Tool[BaseModel], Generic[Given, Got]):
         self._plan = plan
         self._fields = fields
         self._takes_context = CONTEXT in inspect.signature(plan.function).parameters
-        self._call = calling(plan.function)
+        self._call = make_async(plan.function)
 
     def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Got:
         """Call the function directly, without checks, a thread or a session."""
@@ -251,7 +253,7 @@ class FunctionTool(Tool[BaseModel], Generic[Given, Got]):
 
     def __reduce__(self) -> tuple[Callable[[_Plan], FunctionTool[..., Any]], tuple[_Plan]]:
         """Return how to rebuild it: its class exists only in the process that made it."""
-        return _made, (self._plan,)
+        return _make_tool, (self._plan,)
 
     async def execute(self, params: BaseModel, ctx: ToolContext) -> ToolResult:
         """Call the function, in a thread if it is not ``async``, and convert its return value to JSON."""
@@ -261,36 +263,36 @@ class FunctionTool(Tool[BaseModel], Generic[Given, Got]):
         return await self._call(**arguments)
 
 
-def calling(function: ToolFunction) -> Callable[..., Awaitable[ToolResult]]:
+def make_async(function: ToolFunction) -> Callable[..., Awaitable[ToolResult]]:
     """Return an async form of a function that returns JSON; a plain function runs in a thread."""
     is_async = inspect.iscoroutinefunction(function)
     name = getattr(function, "__name__", type(function).__name__)
 
-    async def called(*arguments: Any, **named: Any) -> ToolResult:
+    async def call_function(*arguments: Any, **named: Any) -> ToolResult:
         if is_async:
             value = await function(*arguments, **named)
         else:
-            value = await in_thread(function, *arguments, **named)
+            value = await run_in_thread(function, *arguments, **named)
             if inspect.isawaitable(value):  # a plain wrapper around an async function
                 value = await value
-        return value if isinstance(value, ToolResult) else json_result(_json_ready(value, name))
+        return value if isinstance(value, ToolResult) else json_result(_make_json_ready(value, name))
 
-    return called
+    return call_function
 
 
 SETTINGS = ("label", "section", "tier", "untrusted", "timeout_s", "idempotent", "sequential", "retry")
 """Keywords of a decorator that are class variables of its tool as they are given."""
 
 
-def tool_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+def collect_tool_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the class variables of a tool, by the keywords of its decorator."""
     profiles, changes = given["profiles"], given["changes"]
     return {
         **{name: given[name] for name in SETTINGS},
         "profiles": frozenset([profiles] if isinstance(profiles, str) else profiles),
         "kinds": frozenset(given["kinds"]),
-        "capabilities": capability_names(given["capabilities"]),
-        "optional_capabilities": capability_names(given["optional_capabilities"]),
+        "capabilities": list_capability_names(given["capabilities"]),
+        "optional_capabilities": list_capability_names(given["optional_capabilities"]),
         "changes": tuple([changes] if isinstance(changes, str) else changes),
         "aliases": tuple(given["aliases"]),
         "flags": frozenset(given["flags"]),
@@ -377,17 +379,17 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     Raises:
         ConfigError: an annotation or the docstring is missing, or a setting is wrong; the error says the fix.
     """
-    settings = {"name": name, **tool_settings(locals())}
+    settings = {"name": name, **collect_tool_settings(locals())}
     if function is not None:
-        return _declared(function, settings, inspect.currentframe())
+        return _declare(function, settings, inspect.currentframe())
 
     def decorate(decorated: ToolFunction) -> FunctionTool[..., Any]:
-        return _declared(decorated, settings, inspect.currentframe())
+        return _declare(decorated, settings, inspect.currentframe())
 
     return decorate
 
 
-def _declared(
+def _declare(
     function: ToolFunction, settings: dict[str, Any], frame: FrameType | None
 ) -> FunctionTool[..., Any]:
     """Return the tool of a function; ``frame`` is that of the code which applies the decorator."""
@@ -395,23 +397,23 @@ def _declared(
         raise ConfigError(f"@tool takes a function, not {function!r}; derive a class from Tool instead")
     name = settings["name"] or function.__name__
     try:
-        hints = resolved_hints(function, frame.f_back if frame else None)
-        settings = {**settings, "name": name, "description": _description(function, hints)}
+        hints = resolve_hints(function, frame.f_back if frame else None)
+        settings = {**settings, "name": name, "description": _read_description(function, hints)}
         check_returns(function)
-        made = _made(_Plan(function, settings, hints))
+        made = _make_tool(_Plan(function, settings, hints))
     except ConfigError as error:
         raise ConfigError(f"tool {name!r}: {error}") from error
     check_tool(made)
     return made
 
 
-def _made(plan: _Plan) -> FunctionTool[..., Any]:
+def _make_tool(plan: _Plan) -> FunctionTool[..., Any]:
     """Return the tool of a plan: the only instance of a subclass with the settings as class variables."""
     documented = read_docstring(plan.function.__doc__ or "")
-    fields = field_names(plan.hints)
+    fields = choose_field_names(plan.hints)
     body = {
         **plan.settings,
-        "Params": parameters_model(plan.function, plan.hints, fields, documented.parameters),
+        "Params": build_parameters_model(plan.function, plan.hints, fields, documented.parameters),
         "__doc__": documented.description,
         "__module__": plan.function.__module__,
     }
@@ -419,7 +421,7 @@ def _made(plan: _Plan) -> FunctionTool[..., Any]:
     return made
 
 
-def _description(function: ToolFunction, hints: Mapping[str, Any]) -> str:
+def _read_description(function: ToolFunction, hints: Mapping[str, Any]) -> str:
     documented = read_docstring(function.__doc__ or "")
     if not documented.description:
         raise ConfigError("has no docstring; its first lines tell the model what the tool does")
@@ -446,20 +448,21 @@ _TEXTUAL = (PurePath, UUID, Decimal)
 _TIMES = (datetime.date, datetime.time)
 
 
-def _json_ready(value: object, name: str) -> object:
+def _make_json_ready(value: object, name: str) -> object:
     """Return a function's return value as JSON; times and paths become text.
 
     Raises:
         ExecutionError: part of the value has no JSON form; says which, and what to return instead.
     """
-    plain = without_classes(value)
+    plain = convert_classes(value)
     try:
-        return _leaves_checked(plain, "")
+        return _check_leaves(plain, "")
     except _NoForm as found:
         place, stranger = found.args
         where = f" at {place}" if place else ""
         raise ExecutionError(
-            f"{name} returned {_kind_of(stranger)}{where}, which has no JSON form; return text, numbers, "
+            f"{name} returned {_describe_kind(stranger)}{where}, which has no JSON form; return text, "
+            "numbers, "
             "lists, mappings, a dataclass or a pydantic model, or build a ToolResult"
         ) from None
 
@@ -468,9 +471,9 @@ class _NoForm(Exception):
     """A value without a JSON form, and its place."""
 
 
-def _leaves_checked(value: object, place: str) -> object:
+def _check_leaves(value: object, place: str) -> object:
     if isinstance(value, enum.Enum):
-        return _leaves_checked(value.value, place)
+        return _check_leaves(value.value, place)
     if value is None or isinstance(value, str | bool | int | float | bytes | bytearray):
         return value
     if isinstance(value, _TEXTUAL):
@@ -478,27 +481,27 @@ def _leaves_checked(value: object, place: str) -> object:
     if isinstance(value, _TIMES):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {str(key): _leaves_checked(item, f"{place}/{key}") for key, item in value.items()}
+        return {str(key): _check_leaves(item, f"{place}/{key}") for key, item in value.items()}
     if isinstance(value, Sequence | Set):
         items = value if isinstance(value, Sequence) else sorted(value, key=repr)
-        return [_leaves_checked(item, f"{place}/{index}") for index, item in enumerate(items)]
+        return [_check_leaves(item, f"{place}/{index}") for index, item in enumerate(items)]
     raise _NoForm(place, value)
 
 
-def _kind_of(value: object) -> str:
+def _describe_kind(value: object) -> str:
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"a {module}{kind.__qualname__}"
 
 
-def without_classes(value: object) -> object:
+def convert_classes(value: object) -> object:
     """Return the value with its models and dataclasses converted to plain mappings."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {part.name: without_classes(getattr(value, part.name)) for part in dataclasses.fields(value)}
+        return {part.name: convert_classes(getattr(value, part.name)) for part in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {key: without_classes(item) for key, item in value.items()}
+        return {key: convert_classes(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [without_classes(item) for item in value]
+        return [convert_classes(item) for item in value]
     return value

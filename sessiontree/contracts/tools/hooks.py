@@ -297,7 +297,7 @@ def name_of(hook: Hook) -> str:
     return hook.name or type(hook).__name__
 
 
-def takes(hook: Hook, point: HookPoint) -> bool:
+def can_handle(hook: Hook, point: HookPoint) -> bool:
     """Return whether a hook handles a point."""
     return getattr(type(hook), point) is not getattr(Hook, point)
 
@@ -320,5 +320,5 @@ def check_hook(hook: Hook) -> None:
     name = name_of(hook)
     members = {member: getattr(hook, member) for member in _HookMembers.__optional_keys__}
     take_members(members | {"name": name}, _HookMembers, f"hook {type(hook).__name__}: ")
-    if not any(takes(hook, point) for point in POINTS):
+    if not any(can_handle(hook, point) for point in POINTS):
         raise ConfigError(f"hook {name!r}: takes part in nothing; define one of {', '.join(POINTS)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sessiontree.interpreter.import_guard import words_for
+from sessiontree.interpreter.import_guard import build_command
 
 
 def program_words(program: Path, *, packages: bool) -> list[str]:
@@ -19,7 +19,7 @@ def program_words(program: Path, *, packages: bool) -> list[str]:
         packages: Whether it may import installed packages in addition to the standard library.
     """
     if packages:
-        return words_for("-B", str(program))
+        return build_command("-B", str(program))
     return [sys.executable, "-I", "-S", str(program)]
 
 
@@ -45,6 +45,6 @@ def release_process(pid: int) -> None:
     _kept.discard(pid)
 
 
-def kept_processes() -> frozenset[int]:
+def list_kept_processes() -> frozenset[int]:
     """Return the ids of the processes that are kept here."""
     return frozenset(_kept)

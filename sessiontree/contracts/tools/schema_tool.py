@@ -17,10 +17,10 @@ from sessiontree.contracts.tools.decorator import (
     Given,
     Got,
     ToolFunction,
-    calling,
     check_returns,
+    collect_tool_settings,
+    make_async,
     read_docstring,
-    tool_settings,
 )
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, RawTool, Retry, ToolFlag, check_tool
 from sessiontree.contracts.values.jsonable import JsonValue
@@ -48,7 +48,7 @@ class SchemaTool(RawTool, Generic[Given, Got]):
         """The function as written."""
         self._plan = plan
         self._takes_context = CONTEXT in inspect.signature(plan.function).parameters
-        self._call = calling(plan.function)
+        self._call = make_async(plan.function)
 
     def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Got:
         """Call the function directly, without checks, a thread or a session."""
@@ -56,7 +56,7 @@ class SchemaTool(RawTool, Generic[Given, Got]):
 
     def __reduce__(self) -> tuple[Callable[[_Parts], SchemaTool[..., Any]], tuple[_Parts]]:
         """Return how to rebuild it: its class exists only in the process that made it."""
-        return _made, (self._plan,)
+        return _make_tool, (self._plan,)
 
     async def execute(self, params: Any, ctx: ToolContext) -> ToolResult:
         """Call the function with a separate dict, in a thread if it is not ``async``."""
@@ -123,7 +123,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
     if not isinstance(parameters, Mapping):
         raise ConfigError(f"schema_tool({parameters!r}): give a JSON Schema as a mapping")
     settings = {
-        **tool_settings(locals()),
+        **collect_tool_settings(locals()),
         "parameters": dict(parameters),
         "param_aliases": dict(param_aliases or {}),
     }
@@ -136,12 +136,14 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
             check_returns(function)
         except ConfigError as error:
             raise ConfigError(f"tool {called!r}: {error}") from error
-        return cast("SchemaTool[Given, Got]", _made(_Parts(function, settings | {"name": called} | told)))
+        return cast(
+            "SchemaTool[Given, Got]", _make_tool(_Parts(function, settings | {"name": called} | told))
+        )
 
     return decorate
 
 
-def _made(plan: _Parts) -> SchemaTool[..., Any]:
+def _make_tool(plan: _Parts) -> SchemaTool[..., Any]:
     """Return the tool of a plan: the only instance of a subclass with the settings as class variables.
 
     Raises:

@@ -30,7 +30,7 @@ class Skill:
         return f"{PLACE}/{self.name}"
 
 
-def skills_prompt(skills: Iterable[Skill], *, runs_commands: bool) -> str:
+def format_skills_prompt(skills: Iterable[Skill], *, runs_commands: bool) -> str:
     """Return the part of a system prompt that lists skills; empty without skills.
 
     Args:

@@ -29,7 +29,7 @@ CLEANUP_LIMIT_S = 2.0
 """Seconds that a cancelled call waits for its thread to clean up."""
 
 
-async def in_thread(function: Callable[..., T], /, *given: Any, **named: Any) -> T:
+async def run_in_thread(function: Callable[..., T], /, *given: Any, **named: Any) -> T:
     """Call a function in a thread and return what it returns.
 
     Raises:
@@ -47,7 +47,7 @@ async def in_thread(function: Callable[..., T], /, *given: Any, **named: Any) ->
     return await asyncio.to_thread(run)
 
 
-async def in_thread_until_stopped(work: Callable[[Stop], T]) -> T:
+async def run_until_stopped(work: Callable[[Stop], T]) -> T:
     """Run ``work(stop)`` in a thread and return what it returns.
 
     Contract: when the awaiting task is cancelled, ``stop`` returns True, and the cancellation continues once
@@ -57,7 +57,7 @@ async def in_thread_until_stopped(work: Callable[[Stop], T]) -> T:
         RuntimeError: as :func:`in_thread` says.
     """
     abandoned = Event()
-    running = asyncio.ensure_future(in_thread(work, abandoned.is_set))
+    running = asyncio.ensure_future(run_in_thread(work, abandoned.is_set))
     running.add_done_callback(_retrieve)
     try:
         await asyncio.wait({running})  # does not cancel the work when this task is cancelled
@@ -79,7 +79,7 @@ async def claim_in_thread(acquire: Callable[[], T], release: Callable[[T], objec
     """
     guard, acquired = Lock(), list[T]()
 
-    def work(stop: Stop) -> None:
+    def acquire_once(stop: Stop) -> None:
         found = acquire()
         with guard:
             if not stop():
@@ -88,7 +88,7 @@ async def claim_in_thread(acquire: Callable[[], T], release: Callable[[T], objec
         release(found)
 
     try:
-        await in_thread_until_stopped(work)
+        await run_until_stopped(acquire_once)
     except BaseException:
         with guard:
             left = acquired.copy()
@@ -104,13 +104,13 @@ def _retrieve(running: asyncio.Future[T]) -> None:
         running.exception()
 
 
-async def in_call_thread(ctx: ToolContext, work: Callable[[Stop], T]) -> T:
+async def run_in_call_thread(ctx: ToolContext, work: Callable[[Stop], T]) -> T:
     """Run ``work(stop)`` in a thread and return what it returns.
 
     Contract: ``stop`` returns True when the call times out or is cancelled. If the awaiting task is
     cancelled, the cancellation continues once the thread has ended, but after at most 2 s.
     """
-    return await in_thread_until_stopped(lambda nobody_waits: work(lambda: nobody_waits() or ctx.cancelled))
+    return await run_until_stopped(lambda nobody_waits: work(lambda: nobody_waits() or ctx.cancelled))
 
 
 def end_if(stop: Stop) -> None:

@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.recorded.capabilities import CAPABILITIES, OBSERVING, highest_of
+from sessiontree.contracts.recorded.capabilities import CAPABILITIES, OBSERVING, find_highest
 from sessiontree.contracts.recorded.results import ToolResult, Untrusted
 from sessiontree.contracts.settings.given_values import Choice, Give, Instance, Parts, Text, take_members
 from sessiontree.contracts.tools.agent import AgentConfig
@@ -298,7 +298,7 @@ class RawTool(Tool[Any], ABC):
     """JSON Schema of an object."""
 
 
-def declared_by(tool: Tool[Any]) -> frozenset[str]:
+def list_declared_handles(tool: Tool[Any]) -> frozenset[str]:
     """Return the names of all handles that a tool declares."""
     return frozenset(tool.capabilities) | frozenset(tool.optional_capabilities)
 
@@ -442,7 +442,7 @@ def _check_names(tool: Tool[Any]) -> None:
 
 def _check_tier(tool: Tool[Any]) -> None:
     """Refuse a tool whose capabilities need a higher tier than it declares."""
-    highest = highest_of(declared_by(tool))
+    highest = find_highest(list_declared_handles(tool))
     if highest is not None and tool.tier < highest.tier:
         label = highest.tier.label
         raise ConfigError(
@@ -453,7 +453,7 @@ def _check_tier(tool: Tool[Any]) -> None:
 
 
 def _check_worker_tool(tool: Tool[Any]) -> None:
-    excess = declared_by(tool) - OBSERVING
+    excess = list_declared_handles(tool) - OBSERVING
     if tool.tier is not PermissionTier.READ_ONLY or excess:
         needs = f" and needs {', '.join(sorted(excess))}" if excess else ""
         raise ConfigError(

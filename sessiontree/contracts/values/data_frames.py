@@ -9,7 +9,7 @@ from typing import Any
 from sessiontree.contracts.errors import ConfigError
 
 
-def data_frame(rows: Iterable[Mapping[str, Any]], what: str) -> Any:
+def make_data_frame(rows: Iterable[Mapping[str, Any]], what: str) -> Any:
     """Return rows as a ``pandas.DataFrame``.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 C = TypeVar("C", bound=type[Any])
 
 
-def quickly_made(cls: C) -> C:
+def add_fast_init(cls: C) -> C:
     """Return a frozen, slotted dataclass that is made in about half the time, and pickled in a third.
 
     The ``__init__`` that ``dataclass`` generates calls ``object.__setattr__`` with each field's name. The
@@ -56,8 +56,8 @@ def _pickle_quickly(cls: type[Any], names: tuple[str, ...]) -> None:
     """Pickle values of a class, but not of its subclasses, as a call of the class."""
     values = attrgetter(*names) if names else None
 
-    def parts_of(value: Any) -> tuple[type[Any], tuple[Any, ...]]:
+    def take_apart(value: Any) -> tuple[type[Any], tuple[Any, ...]]:
         given = () if values is None else values(value)
         return cls, given if len(names) != 1 else (given,)
 
-    copyreg.pickle(cls, parts_of)
+    copyreg.pickle(cls, take_apart)

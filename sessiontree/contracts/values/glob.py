@@ -52,7 +52,7 @@ class Piece:
     """The text itself, or a regular expression for one character; empty for ``any``."""
 
 
-def pieces_of(pattern: str) -> Iterator[Piece]:
+def split_glob(pattern: str) -> Iterator[Piece]:
     r"""Yield the parts of a glob in order.
 
     Raises:
@@ -71,7 +71,7 @@ def pieces_of(pattern: str) -> Iterator[Piece]:
             yield Piece("text", pattern[at : at + 2], pattern[at + 1])
             at += 1
         elif sign == "[" and (end := _end_of_brackets(pattern, at)):
-            yield Piece("class", pattern[at:end], _one_of(pattern, at, end))
+            yield Piece("class", pattern[at:end], _translate_brackets(pattern, at, end))
             at = end - 1
         else:
             yield Piece("text", sign, sign)
@@ -97,7 +97,7 @@ def _end_of_brackets(pattern: str, begin: int) -> int:
     return 0
 
 
-def _one_of(pattern: str, begin: int, end: int) -> str:
+def _translate_brackets(pattern: str, begin: int, end: int) -> str:
     """Return a regular expression for what brackets mean."""
     inside = pattern[begin + 1 : end - 1]
     is_other = inside[:1] in {"!", "^"}
@@ -114,9 +114,9 @@ def _one_of(pattern: str, begin: int, end: int) -> str:
             members.append(_CLASSES[named[1]])
             at = named.end()
             continue
-        low, at = _member(inside, at)
+        low, at = _read_member(inside, at)
         if inside[at : at + 1] == "-" and at + 1 < len(inside):
-            high, at = _member(inside, at + 1)
+            high, at = _read_member(inside, at + 1)
             if low <= high:  # else the range holds nothing
                 members.append(f"{re.escape(low)}-{re.escape(high)}")
         else:
@@ -126,7 +126,7 @@ def _one_of(pattern: str, begin: int, end: int) -> str:
     return f"[{'^' * is_other}{''.join(members)}]"
 
 
-def _member(inside: str, at: int) -> tuple[str, int]:
+def _read_member(inside: str, at: int) -> tuple[str, int]:
     """Return the character at a place inside brackets, and the place behind it."""
     if inside[at] == "\\" and at + 1 < len(inside):
         return inside[at + 1], at + 2
@@ -148,7 +148,7 @@ class Glob:
     def __init__(self, pattern: str) -> None:
         refuse_negation(pattern)
         chunks: list[list[Piece]] = [[]]
-        for piece in pieces_of(pattern):
+        for piece in split_glob(pattern):
             if piece.kind == "any":
                 chunks.append([])
             else:
@@ -220,7 +220,7 @@ _CACHED: Final = 512
 
 
 @lru_cache(maxsize=_CACHED)
-def glob_of(pattern: str) -> Glob:
+def compile_glob(pattern: str) -> Glob:
     """Return the compiled glob of a pattern; the same object while it is cached.
 
     Raises:
@@ -255,8 +255,8 @@ class PathGlob:
         refuse_negation(pattern)
         self._pattern = pattern
         self._alternatives: list[list[_Part]] = [
-            [None if name == ANY_DEPTH else (name, glob_of(_without_negation(name))) for name in names]
-            for names in map(_names_in, _expanded(pattern))
+            [None if name == ANY_DEPTH else (name, compile_glob(_escape_negation(name))) for name in names]
+            for names in map(_split_names, _expand(pattern))
         ]
 
     def holds(self, name: str) -> bool:
@@ -270,23 +270,23 @@ class PathGlob:
         names = path.split("/")
         if self._pattern in {path, names[-1]}:
             return True
-        return any(_fits(parts, names) for parts in self._alternatives)
+        return any(_is_match(parts, names) for parts in self._alternatives)
 
 
 def _is_said(written: str, name: str) -> bool:
     return written == name or (
-        all(piece.kind == "text" for piece in pieces_of(written))
-        and "".join(piece.means for piece in pieces_of(written)) == name
+        all(piece.kind == "text" for piece in split_glob(written))
+        and "".join(piece.means for piece in split_glob(written)) == name
     )
 
 
-def _without_negation(name: str) -> str:
+def _escape_negation(name: str) -> str:
     # Only at the beginning of the whole pattern may a ``!`` be meant as "not".
     return "\\" + name if name.startswith("!") else name
 
 
-def _fits(parts: list[_Part], names: list[str]) -> bool:
-    reached = _skipping(parts, {0})
+def _is_match(parts: list[_Part], names: list[str]) -> bool:
+    reached = _skip_any_depth(parts, {0})
     for name in names:
         following: set[int] = set()
         for at in reached:
@@ -297,13 +297,13 @@ def _fits(parts: list[_Part], names: list[str]) -> bool:
                 following.add(at)
             elif part[0] == name or part[1].fits(name):
                 following.add(at + 1)
-        reached = _skipping(parts, following)
+        reached = _skip_any_depth(parts, following)
         if not reached:
             return False
     return len(parts) in reached
 
 
-def _skipping(parts: list[_Part], reached: set[int]) -> set[int]:
+def _skip_any_depth(parts: list[_Part], reached: set[int]) -> set[int]:
     """Add the places that an any-depth part, matching no directory, leads on to."""
     for at in sorted(reached):
         while at < len(parts) and parts[at] is None:
@@ -312,12 +312,12 @@ def _skipping(parts: list[_Part], reached: set[int]) -> set[int]:
     return reached
 
 
-def _names_in(pattern: str) -> list[str]:
+def _split_names(pattern: str) -> list[str]:
     if pattern.startswith("/"):
         raise ValueError(f"glob {pattern!r} is absolute; write it relative to `path`")
     # A slash divides names inside brackets too, as in a shell, and behind a backslash.
     *above, last = pattern.split("/")
-    names = [name for name in [*map(_without_lone_backslash, above), last] if name not in {"", "."}]
+    names = [name for name in [*map(_remove_lone_backslash, above), last] if name not in {"", "."}]
     if not names:
         raise ValueError("the glob is empty; use `*` for every file")
     if ".." in names:
@@ -330,18 +330,18 @@ def _names_in(pattern: str) -> list[str]:
     return [*names, "*"] if names[-1] == ANY_DEPTH else names
 
 
-def _without_lone_backslash(name: str) -> str:
+def _remove_lone_backslash(name: str) -> str:
     backslashes = len(name) - len(name.rstrip("\\"))
     return name[:-1] if backslashes % 2 else name
 
 
-def _expanded(pattern: str) -> list[str]:
+def _expand(pattern: str) -> list[str]:
     """Return the patterns that the braces of one stand for."""
     done: list[str] = []
-    waiting = [[piece.written for piece in pieces_of(pattern)]]
+    waiting = [[piece.written for piece in split_glob(pattern)]]
     while waiting:
         signs = waiting.pop()
-        braces = _innermost_braces(signs)
+        braces = _find_innermost_braces(signs)
         if braces is None:
             done.append("".join(signs))
         else:
@@ -353,7 +353,7 @@ def _expanded(pattern: str) -> list[str]:
     return done
 
 
-def _innermost_braces(signs: list[str]) -> list[int] | None:
+def _find_innermost_braces(signs: list[str]) -> list[int] | None:
     """Return the places of a brace, its commas and its end, if one has commas and no braces inside."""
     places: list[int] = []
     for at, sign in enumerate(signs):

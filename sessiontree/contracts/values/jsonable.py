@@ -19,7 +19,7 @@ _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",
 _CANONICAL = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
 
 
-def _encoder() -> Callable[[object, int], Iterable[str]]:
+def _make_encoder() -> Callable[[object, int], Iterable[str]]:
     """Return a function that yields compact ASCII JSON in pieces: the standard library's encoder, reused."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
@@ -30,7 +30,7 @@ def _encoder() -> Callable[[object, int], Iterable[str]]:
     return encode
 
 
-_pieces = _encoder()
+_pieces = _make_encoder()
 
 
 def dump_json(value: object) -> str:

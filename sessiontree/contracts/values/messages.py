@@ -1,6 +1,6 @@
 """Messages between a session and its model, the usage that replies report, and what a program's call returns.
 
-Values are frozen and snake_case here; ``to_json``, ``to_wire`` and ``message_from_wire`` use camelCase. The
+Values are frozen and snake_case here; ``to_json``, ``to_wire`` and ``decode_message`` use camelCase. The
 text is written directly: a message is rendered once, when it is journaled.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from sessiontree.contracts.values.data_frames import data_frame
-from sessiontree.contracts.values.fast_init import quickly_made
+from sessiontree.contracts.values.data_frames import make_data_frame
+from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json, quote
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Amounts used; values can be added and subtracted."""
@@ -71,7 +71,7 @@ class Usage:
         Raises:
             ConfigError: pandas is not installed.
         """
-        return data_frame([asdict(self)], "usage")
+        return make_data_frame([asdict(self)], "usage")
 
     @property
     def tokens(self) -> int:
@@ -134,7 +134,7 @@ Origin: TypeAlias = Literal["user", "parent", "child", "notice", "canvas", "cron
 ``cron`` = a timed job."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class TextContent:
     """A block of text."""
@@ -176,7 +176,7 @@ class ThinkingContent:
         return f'{{"type":"thinking","thinking":{quote(self.thinking)}{signature}}}'
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call that the model requests; ``id`` is the provider's and may repeat within a conversation."""
@@ -198,7 +198,7 @@ class ToolCall:
 
     def to_wire(self) -> dict[str, Any]:
         """Return the same as an object."""
-        return _object(self.to_json())
+        return _parse_object(self.to_json())
 
 
 ReplyContent: TypeAlias = TextContent | ThinkingContent | ToolCall
@@ -229,7 +229,7 @@ class UserMessage:
 
     def to_wire(self) -> dict[str, Any]:
         """Return the same as an object."""
-        return _object(self.to_json())
+        return _parse_object(self.to_json())
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class ProviderForm:
         return cls(wire["version"], wire["provider"], wire["system"], wire["payload"])
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
     """One reply of the model: text, thoughts and tool calls in the order the model gave them."""
@@ -317,7 +317,7 @@ class AssistantMessage:
 
     def to_wire(self) -> dict[str, Any]:
         """Return the same as an object."""
-        return _object(self.to_json())
+        return _parse_object(self.to_json())
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,14 +357,14 @@ class ToolResultMessage:
 
     def to_wire(self) -> dict[str, Any]:
         """Return the same as an object."""
-        return _object(self.to_json())
+        return _parse_object(self.to_json())
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
 """One message of a conversation."""
 
 
-def text_size(message: Message) -> int:
+def measure_text(message: Message) -> int:
     """Return how much of a message can be cut, in characters: text and arguments."""
     size = 0
     for block in message.content:
@@ -375,14 +375,14 @@ def text_size(message: Message) -> int:
     return size
 
 
-def shown(message: Message) -> Message:
+def hide_details(message: Message) -> Message:
     """Return a message as a model may see it, without the details of a tool's result."""
     if isinstance(message, ToolResultMessage) and message.details is not None:
         return replace(message, details=None)
     return message
 
 
-def message_from_wire(wire: Mapping[str, Any]) -> Message:
+def decode_message(wire: Mapping[str, Any]) -> Message:
     """Return the message of a wire object.
 
     Raises:
@@ -391,10 +391,10 @@ def message_from_wire(wire: Mapping[str, Any]) -> Message:
     """
     role = wire["role"]
     if role == "user":
-        return UserMessage(_blocks(wire["content"]), wire["timestamp"], wire.get("origin", "user"))
+        return UserMessage(_read_blocks(wire["content"]), wire["timestamp"], wire.get("origin", "user"))
     if role == "assistant":
         return AssistantMessage(
-            tuple(_assistant_block(block) for block in wire["content"]),
+            tuple(_read_assistant_block(block) for block in wire["content"]),
             wire["stopReason"],
             Usage.from_wire(wire["usage"]) if "usage" in wire else NOTHING_USED,
             wire["timestamp"],
@@ -406,7 +406,7 @@ def message_from_wire(wire: Mapping[str, Any]) -> Message:
         return ToolResultMessage(
             wire["toolCallId"],
             wire["toolName"],
-            _blocks(wire["content"]),
+            _read_blocks(wire["content"]),
             wire["details"],
             wire["isError"],
             wire["timestamp"],
@@ -414,12 +414,12 @@ def message_from_wire(wire: Mapping[str, Any]) -> Message:
     raise ValueError(f"no message has the role {role!r}")
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     wire: dict[str, Any] = json.loads(text)
     return wire
 
 
-def _blocks(wire: list[Mapping[str, Any]]) -> tuple[TextContent | ImageContent, ...]:
+def _read_blocks(wire: list[Mapping[str, Any]]) -> tuple[TextContent | ImageContent, ...]:
     return tuple(_block(block) for block in wire)
 
 
@@ -440,7 +440,7 @@ def call_from_wire(block: Mapping[str, Any]) -> ToolCall:
     return ToolCall(block["id"], block["name"], block["arguments"], block.get("unread"))
 
 
-def _assistant_block(block: Mapping[str, Any]) -> ReplyContent:
+def _read_assistant_block(block: Mapping[str, Any]) -> ReplyContent:
     if block["type"] == "toolCall":
         return call_from_wire(block)
     if block["type"] == "text":

@@ -19,12 +19,12 @@ _MAX_DIGITS: Final = 18
 """No list has as many items as a longer number."""
 
 
-def json_pointer(*parts: str | int) -> str:
+def make_json_pointer(*parts: str | int) -> str:
     """Return the pointer for keys and indexes, outermost first; without any it is ``""``, the whole value."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def parts_of(pointer: str) -> tuple[str, ...]:
+def split_pointer(pointer: str) -> tuple[str, ...]:
     """Return the names and indexes of a pointer, outermost first.
 
     Raises:
@@ -40,10 +40,10 @@ def parts_of(pointer: str) -> tuple[str, ...]:
         raise ValueError(
             f"{pointer!r} is not a JSON pointer: write ~0 for a tilde and ~1 for a slash in a name"
         )
-    return tuple(unescaped(part) for part in pointer[1:].split("/"))
+    return tuple(unescape(part) for part in pointer[1:].split("/"))
 
 
-def unescaped(part: str) -> str:
+def unescape(part: str) -> str:
     """Return one part of a pointer as the name that it stands for."""
     return part.replace("~1", "/").replace("~0", "~")
 
@@ -57,7 +57,7 @@ class LeadsNowhere(LookupError):
     """A pointer leads to no value."""
 
 
-def value_at(value: JsonValue, parts: Sequence[str]) -> JsonValue:
+def find_value(value: JsonValue, parts: Sequence[str]) -> JsonValue:
     """Return the value to which a pointer's parts lead.
 
     Raises:

@@ -25,13 +25,13 @@ _INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 
-def session_key(nonce: str, session_id: str) -> str:
+def compute_session_key(nonce: str, session_id: str) -> str:
     """Return the key of a session's ids, hexadecimal."""
-    inner, outer = _begun_of_tree(nonce)
-    return _hmac_hex(inner, outer, session_id)
+    inner, outer = _begin_tree_hashes(nonce)
+    return _compute_hmac(inner, outer, session_id)
 
 
-def _begun(key: bytes) -> tuple[HASH, HASH]:
+def _begin_hashes(key: bytes) -> tuple[HASH, HASH]:
     """Return the two hashes of an HMAC-SHA-256, which have taken the key in."""
     if len(key) > _BLOCK_BYTES:
         key = hashlib.sha256(key).digest()
@@ -40,12 +40,12 @@ def _begun(key: bytes) -> tuple[HASH, HASH]:
 
 
 @lru_cache(maxsize=64)
-def _begun_of_tree(nonce: str) -> tuple[HASH, HASH]:
+def _begin_tree_hashes(nonce: str) -> tuple[HASH, HASH]:
     """Return the hashes for the keys of a tree's sessions; every child that is started needs them."""
-    return _begun(bytes.fromhex(nonce))
+    return _begin_hashes(bytes.fromhex(nonce))
 
 
-def _hmac_hex(inner: HASH, outer: HASH, text: str) -> str:
+def _compute_hmac(inner: HASH, outer: HASH, text: str) -> str:
     """Return the HMAC of a text, hexadecimal, from the two hashes that have taken the key in."""
     inner, outer = inner.copy(), outer.copy()
     inner.update(text.encode())
@@ -58,7 +58,7 @@ class SessionIds:
 
     Args:
         session_id: Path of the session.
-        key: Its :func:`session_key`; empty in a state that is only read, whose ids nobody uses.
+        key: Its :func:`compute_session_key`; empty in a state that is only read, whose ids nobody uses.
     """
 
     __slots__ = ("_inner", "_outer", "key", "session_id")
@@ -66,7 +66,7 @@ class SessionIds:
     def __init__(self, session_id: str, key: str) -> None:
         self.session_id = session_id
         self.key = key
-        self._inner, self._outer = _begun(bytes.fromhex(key))
+        self._inner, self._outer = _begin_hashes(bytes.fromhex(key))
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other makes the same ids."""
@@ -99,4 +99,4 @@ class SessionIds:
         return self._id_of("client", key)
 
     def _id_of(self, purpose: Purpose, key: str) -> str:
-        return _hmac_hex(self._inner, self._outer, f"{purpose}\0{key}")[:ID_CHARS]
+        return _compute_hmac(self._inner, self._outer, f"{purpose}\0{key}")[:ID_CHARS]

@@ -27,7 +27,7 @@ _MAX_BITS: Final = 4_096
 _MAX_DEPTH: Final = 50
 
 
-def short_progress(progress: object, most_chars: int = SHOWN_CHARS) -> JsonValue:
+def shorten_progress(progress: object, most_chars: int = SHOWN_CHARS) -> JsonValue:
     """Return the progress of a running call as a JSON value of at most about ``most_chars`` characters.
 
     Texts are truncated. A count replaces the members that do not fit (``"…"``), the number of bytes replaces
@@ -52,13 +52,13 @@ def _shortened(value: object, left: list[int], depth: int) -> JsonValue:
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"
     if isinstance(value, Mapping):
-        return _short_mapping(value, left, depth)
+        return _shorten_mapping(value, left, depth)
     if isinstance(value, Sequence | Set):
-        return _short_list(value, left, depth)
+        return _shorten_list(value, left, depth)
     return _shortened(repr(value), left, depth)
 
 
-def _short_mapping(value: Mapping[object, object], left: list[int], depth: int) -> JsonValue:
+def _shorten_mapping(value: Mapping[object, object], left: list[int], depth: int) -> JsonValue:
     members: dict[str, JsonValue] = {}
     for key, item in value.items():
         if left[0] <= 0 or depth > _MAX_DEPTH:
@@ -69,7 +69,7 @@ def _short_mapping(value: Mapping[object, object], left: list[int], depth: int) 
     return members
 
 
-def _short_list(value: Sequence[object] | Set[object], left: list[int], depth: int) -> JsonValue:
+def _shorten_list(value: Sequence[object] | Set[object], left: list[int], depth: int) -> JsonValue:
     items: list[JsonValue] = []
     for item in value:
         if left[0] <= 0 or depth > _MAX_DEPTH:

@@ -40,8 +40,8 @@ def cut_text(text: str, max_chars: int) -> str:
         return text
     notice = f"\n… cut: {max_chars} of {len(text)} characters shown"
     if len(notice) >= max_chars:
-        return text[: whole(text, max_chars)]
-    end = whole(text, max_chars - len(notice))
+        return text[: find_cut(text, max_chars)]
+    end = find_cut(text, max_chars - len(notice))
     line_end = text.rfind("\n", 0, end)
     if line_end >= end * LINE_SHARE:
         end = line_end - (text[line_end - 1 : line_end] == "\r")
@@ -56,10 +56,10 @@ def cut_line(text: str, max_chars: int) -> str:
     line = lines[0].rstrip() if lines else ""
     if len(line) <= max_chars:
         return line
-    return text[start : start + whole(text[start : start + max_chars + 1], max_chars - 1)] + "…"
+    return text[start : start + find_cut(text[start : start + max_chars + 1], max_chars - 1)] + "…"
 
 
-def whole(text: str, end: int) -> int:
+def find_cut(text: str, end: int) -> int:
     """Return the last position at or before ``end`` where a text may be cut without splitting a grapheme.
 
     Cases that need tables of all of Unicode are kept together: of two possible positions, the earlier one is
@@ -67,47 +67,47 @@ def whole(text: str, end: int) -> int:
 
     Source: Unicode Standard Annex 29, extended grapheme clusters; GB3 to GB13.
     """
-    while 0 < end < len(text) and _holds(text, end):
+    while 0 < end < len(text) and _is_joined(text, end):
         end -= 1
     return end
 
 
-def _holds(text: str, at: int) -> bool:
+def _is_joined(text: str, at: int) -> bool:
     """Return whether the characters on both sides of a position belong together."""
     before, after = text[at - 1], text[at]
     if after < "\u0300":  # true for nearly every cut
         return before == "\r" and after == "\n"
-    if before in _JOINERS or before in _LEADING or _extends(after):
+    if before in _JOINERS or before in _LEADING or _is_extending(after):
         return True
     if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
         return True
-    if _within(after, _FLAG_LETTERS) and _within(before, _FLAG_LETTERS):
-        return _flag_letters_before(text, at) % 2 == 1
+    if _is_within(after, _FLAG_LETTERS) and _is_within(before, _FLAG_LETTERS):
+        return _count_flag_letters(text, at) % 2 == 1
     if unicodedata.combining(before) == _VIRAMA:
         return unicodedata.category(after) == "Lo"
-    return _is_hangul(before) and _is_hangul(after) and not _within(after, _SYLLABLES)
+    return _is_hangul(before) and _is_hangul(after) and not _is_within(after, _SYLLABLES)
 
 
-def _extends(character: str) -> bool:
+def _is_extending(character: str) -> bool:
     return (
         unicodedata.category(character) in {"Mn", "Me", "Mc"}
         or character in _JOINERS
         or character in _FOLLOWING
-        or _within(character, _SKIN_TONES)
-        or _within(character, _TAGS)
+        or _is_within(character, _SKIN_TONES)
+        or _is_within(character, _TAGS)
     )
 
 
 def _is_hangul(character: str) -> bool:
-    return _within(character, _SYLLABLES) or any(_within(character, block) for block in _HANGUL)
+    return _is_within(character, _SYLLABLES) or any(_is_within(character, block) for block in _HANGUL)
 
 
-def _flag_letters_before(text: str, at: int) -> int:
+def _count_flag_letters(text: str, at: int) -> int:
     start = at
-    while start > 0 and _within(text[start - 1], _FLAG_LETTERS):
+    while start > 0 and _is_within(text[start - 1], _FLAG_LETTERS):
         start -= 1
     return at - start
 
 
-def _within(character: str, ends: tuple[str, str]) -> bool:
+def _is_within(character: str, ends: tuple[str, str]) -> bool:
     return ends[0] <= character <= ends[1]

@@ -67,7 +67,7 @@ _BETWEEN = 24
 """Maximum letters between a bracket and the words of a mark."""
 
 
-def wrapped(text: str, *, kind: str, source: str, number: str = "") -> str:
+def wrap_untrusted(text: str, *, kind: str, source: str, number: str = "") -> str:
     """Return text between two lines that mark it as untrusted.
 
     Args:
@@ -81,32 +81,32 @@ def wrapped(text: str, *, kind: str, source: str, number: str = "") -> str:
         ``<<<END_EXTERNAL_UNTRUSTED_CONTENT id="…">>>``; the same 16 hex digits in both.
     """
     number = number or secrets.token_hex(ID_BYTES)
-    begin = f'<<<{BEGIN} id="{number}" kind="{kind}" source="{plain_source(source)}">>>'
-    return f'{begin}\n{NOTICE}\n{defused(text)}\n<<<{END} id="{number}">>>'
+    begin = f'<<<{BEGIN} id="{number}" kind="{kind}" source="{clean_source(source)}">>>'
+    return f'{begin}\n{NOTICE}\n{defuse(text)}\n<<<{END} id="{number}">>>'
 
 
-def without_numbers(text: str) -> str:
+def remove_numbers(text: str) -> str:
     """Return the text with marks that have no number: the same text from the same source is equal again."""
     return _NUMBERED.sub(BEGIN, text) if BEGIN in text else text
 
 
-def defused(text: str) -> str:
+def defuse(text: str) -> str:
     """Return the text with no part that looks like a mark: left brackets of such parts become ``[``."""
     if not _OPENING.search(text):
         return text
-    letters, origins = _folded(text)
+    letters, origins = _fold(text)
     broken = {origins[at] for found in _LINE.finditer(letters) for at in range(*found.span("open"))}
     for found in _WORDS.finditer(letters):
-        broken.update(origins[at] for at in _brackets_before(letters, found.start()))
+        broken.update(origins[at] for at in _find_brackets(letters, found.start()))
     return "".join("[" if at in broken else character for at, character in enumerate(text))
 
 
-def marked_lines(text: str) -> str:
+def quote_lines(text: str) -> str:
     """Return the text with each line quoted by ``> ``, and no part that looks like a mark."""
-    return "\n".join(f"> {line}" for line in defused(text).splitlines())
+    return "\n".join(f"> {line}" for line in defuse(text).splitlines())
 
 
-def plain_source(source: str) -> str:
+def clean_source(source: str) -> str:
     """Return a source safe inside a mark: one line without invisible characters, quotes or brackets."""
     cut = source if len(source) <= MAX_SOURCE_CHARS else source[: MAX_SOURCE_CHARS - 1] + "\u2026"
     return "".join(
@@ -115,7 +115,7 @@ def plain_source(source: str) -> str:
     )
 
 
-def _brackets_before(letters: str, at: int) -> Iterator[int]:
+def _find_brackets(letters: str, at: int) -> Iterator[int]:
     """Yield the positions of left brackets that could open the mark at a position."""
     left = _BETWEEN
     while at and left and letters[at - 1] != ">":
@@ -127,22 +127,22 @@ def _brackets_before(letters: str, at: int) -> Iterator[int]:
 
 
 def _is_plain(character: str) -> bool:
-    return character.isprintable() and character != '"' and _folded_character(character)[:1] not in {"<", ">"}
+    return character.isprintable() and character != '"' and _fold_character(character)[:1] not in {"<", ">"}
 
 
-def _folded(text: str) -> tuple[str, list[int]]:
+def _fold(text: str) -> tuple[str, list[int]]:
     """Return what a text looks like: lower-case letters, digits, brackets, line ends; and their positions."""
     letters: list[str] = []
     origins: list[int] = []
     for at, character in enumerate(text):
-        for letter in _folded_character(character):
+        for letter in _fold_character(character):
             letters.append(letter)
             origins.append(at)
     return "".join(letters), origins
 
 
 @lru_cache(maxsize=4096)
-def _folded_character(character: str) -> str:
+def _fold_character(character: str) -> str:
     """Return what one character looks like; empty for a space, a combining mark or an invisible character."""
     if character in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029":
         return "\n"

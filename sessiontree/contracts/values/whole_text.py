@@ -18,31 +18,31 @@ def join_halves(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-def whole_text(text: str) -> str:
+def repair_text(text: str) -> str:
     """Return a text that UTF-8 can encode; the same object if it already is one."""
     if _is_whole(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def whole_value(value: JsonValue) -> JsonValue:
+def repair_value(value: JsonValue) -> JsonValue:
     """Return a JSON value whose texts and keys are whole; the same object if they already are.
 
     Raises:
         RecursionError: the value is nested too deeply.
     """
     if isinstance(value, str):
-        return whole_text(value)
+        return repair_text(value)
     if isinstance(value, list | tuple):
-        items = [whole_value(item) for item in value]
+        items = [repair_value(item) for item in value]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     if isinstance(value, Mapping):
-        found = whole_object(value)
+        found = repair_object(value)
         return value if found is value else dict(found)
     return value
 
 
-def whole_object(value: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+def repair_object(value: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """Return an object whose texts and keys are whole; the same one if they already are.
 
     Two keys that would become one are kept distinct by further U+FFFD.
@@ -53,7 +53,7 @@ def whole_object(value: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     members: dict[str, JsonValue] = {}
     is_same = True
     for key, item in value.items():
-        name, new = whole_text(key), whole_value(item)
+        name, new = repair_text(key), repair_value(item)
         while name is not key and (name in members or name in value):
             name += "\ufffd"
         is_same = is_same and name is key and new is item

@@ -44,8 +44,8 @@ from sessiontree.doors.acp.options import (
     ModelChoice,
     check_model,
     check_tier,
-    modes_at,
-    options_at,
+    list_options,
+    make_modes,
 )
 from sessiontree.doors.acp.prompts import read_prompt
 from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
@@ -74,14 +74,14 @@ class EditorRights:
     roots: tuple[Path, ...] = ()
     """Directories that a session may work in or below; empty = any."""
 
-    def principal_at(self, root: Path) -> DoorPrincipal:
+    def restrict_principal(self, root: Path) -> DoorPrincipal:
         """Return the principal, as it may act in a workspace: what the owner says of that applies."""
         given = self.principal.rights.model_copy(update={"workspace": str(root)})
         return replace(self.principal, rights=given)
 
 
 @asynccontextmanager
-async def _typed_errors() -> AsyncIterator[None]:
+async def _convert_errors() -> AsyncIterator[None]:
     """Raise the project's errors as those of the protocol."""
     try:
         yield
@@ -150,33 +150,35 @@ class TreeAgent:
 
     async def new_session(self, cwd: str, **given: Any) -> NewSessionResponse:
         """Open a new tree over a directory."""
-        async with _typed_errors():
-            root = self._root_of(cwd, given)
-            conversations = self._used_at(root)[0]
-            conversation = await conversations.begin(self._rights.principal_at(root), self._rights.agent)
+        async with _convert_errors():
+            root = self._find_root(cwd, given)
+            conversations = self._list_used(root)[0]
+            conversation = await conversations.begin(
+                self._rights.restrict_principal(root), self._rights.agent
+            )
             models = self._rights.models_of(root, conversation.agent)
             session = self._keep(conversation, root, models)
-        _soon(lambda: session.begin(_notice_of(given)))
-        return NewSessionResponse(session_id=session.session_id, **_choices_of(session))
+        _begin_soon(lambda: session.begin(_notice_of(given)))
+        return NewSessionResponse(session_id=session.session_id, **_list_choices(session))
 
     async def load_session(self, cwd: str, session_id: str, **given: Any) -> LoadSessionResponse:
         """Resume a tree, and send its whole history before this answers."""
         session = await self._reopen(cwd, session_id, given, is_shown=True)
-        _soon(lambda: session.begin(_notice_of(given)))
-        return LoadSessionResponse(**_choices_of(session))
+        _begin_soon(lambda: session.begin(_notice_of(given)))
+        return LoadSessionResponse(**_list_choices(session))
 
     async def resume_session(self, cwd: str, session_id: str, **given: Any) -> ResumeSessionResponse:
         """Resume a tree without its history."""
         session = await self._reopen(cwd, session_id, given, is_shown=False)
-        _soon(lambda: session.begin(_notice_of(given)))
-        return ResumeSessionResponse(**_choices_of(session))
+        _begin_soon(lambda: session.begin(_notice_of(given)))
+        return ResumeSessionResponse(**_list_choices(session))
 
     async def _reopen(
         self, cwd: str, session_id: str, given: dict[str, Any], *, is_shown: bool
     ) -> EditorSession:
-        async with _typed_errors(), self._opening:
-            root = self._root_of(cwd, given)
-            tree = await self._used_at(root)[0].find_tree(self._rights.principal, session_id)
+        async with _convert_errors(), self._opening:
+            root = self._find_root(cwd, given)
+            tree = await self._list_used(root)[0].find_tree(self._rights.principal, session_id)
             if tree.workspace != str(root):
                 raise ConfigError(f"the session works in {tree.workspace!r}, not in {str(root)!r}")
             if (open_here := self._sessions.pop(session_id, None)) is not None:
@@ -189,33 +191,33 @@ class TreeAgent:
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> ListSessionsResponse:
         """List the principal's sessions, newest first; those of this process's directory if none is named."""
-        async with _typed_errors():
-            root = self._root_of(cwd if cwd is not None else str(Path.cwd()), {})
+        async with _convert_errors():
+            root = self._find_root(cwd if cwd is not None else str(Path.cwd()), {})
             begin = int(cursor) if cursor is not None and cursor.isascii() and cursor.isdigit() else 0
-            found = await self._used_at(root)[0].list_trees(self._rights.principal)
+            found = await self._list_used(root)[0].list_trees(self._rights.principal)
         here = [each for each in found if cwd is None or each.workspace == str(root)]
         here.sort(key=lambda tree: (-tree.written_at_ms, tree.tree_id))
         page = here[begin : begin + PAGE]
         more = begin + PAGE < len(here)
         return ListSessionsResponse(
-            sessions=[_info_of(each) for each in page], next_cursor=str(begin + PAGE) if more else None
+            sessions=[_make_info(each) for each in page], next_cursor=str(begin + PAGE) if more else None
         )
 
     async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
         """Close a session at once; it can be loaded later."""
-        async with _typed_errors():
-            session = self._session(session_id)
+        async with _convert_errors():
+            session = self._find_session(session_id)
             del self._sessions[session_id]
             await session.close()
-            for each in self._used_at(session.root):
+            for each in self._list_used(session.root):
                 await each.release(session.conversation)
         return CloseSessionResponse()
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> PromptResponse:
         """Send a message, and answer when its turn has ended."""
-        async with _typed_errors():
+        async with _convert_errors():
             async with self._opening:  # a session that is being changed is open again then
-                session = self._session(session_id)
+                session = self._find_session(session_id)
             text, images = read_prompt(prompt)
             stopped = await session.prompt(text, images)
             return PromptResponse(stop_reason=stopped, field_meta=session.edges.take())
@@ -227,8 +229,8 @@ class TreeAgent:
 
     async def set_session_mode(self, mode_id: str, session_id: str, **_: Any) -> SetSessionModeResponse:
         """Set the tier of the prompts that follow, within that of the rights."""
-        async with _typed_errors():
-            session = self._session(session_id)
+        async with _convert_errors():
+            session = self._find_session(session_id)
             session.tier = check_tier(mode_id, session.most_tier)
         return SetSessionModeResponse()
 
@@ -236,15 +238,15 @@ class TreeAgent:
         self, config_id: str, session_id: str, value: object, **_: Any
     ) -> SetSessionConfigOptionResponse:
         """Set an option of the prompts that follow, and return all options."""
-        async with _typed_errors(), self._opening:
-            session = self._session(session_id)
+        async with _convert_errors(), self._opening:
+            session = self._find_session(session_id)
             if config_id == MODEL:
                 session = await self._change_model(session, value)
             elif config_id == TIER:
                 session.tier = check_tier(value, session.most_tier)
             else:
                 raise ConfigError(f"an option is {TIER!r} or {MODEL!r}")
-        return SetSessionConfigOptionResponse(config_options=_choices_of(session)["config_options"])
+        return SetSessionConfigOptionResponse(config_options=_list_choices(session)["config_options"])
 
     async def _change_model(self, session: EditorSession, value: object) -> EditorSession:
         """Return a session whose tree is resumed with another model.
@@ -276,7 +278,7 @@ class TreeAgent:
         """
         raise RequestError.invalid_params({"details": "this agent needs no login"})
 
-    def _used_at(self, root: Path) -> list[Conversations]:
+    def _list_used(self, root: Path) -> list[Conversations]:
         if root not in self._used:
             self._used[root] = [self._conversations_at(root, None)]
         return self._used[root]
@@ -292,7 +294,7 @@ class TreeAgent:
         Raises:
             JournalError: another process has that journal open.
         """
-        used = self._used_at(root)
+        used = self._list_used(root)
         for each in used:
             with suppress(NotFoundError):
                 return await self._take_up(each, root, session_id, chosen)
@@ -304,14 +306,14 @@ class TreeAgent:
     async def _take_up(
         self, keeper: Conversations, root: Path, session_id: str, chosen: ModelChoice | None
     ) -> EditorSession:
-        principal = self._rights.principal_at(root)
-        agent, last = await keeper.last_model(principal, session_id)
+        principal = self._rights.restrict_principal(root)
+        agent, last = await keeper.find_last_model(principal, session_id)
         models = self._rights.models_of(root, agent)
         first = chosen or next((each for each in models if each.own_name == last), models[0])
         conversation = await keeper.find(principal, session_id, model=first.model)
         return self._keep(conversation, root, [first, *(each for each in models if each.name != first.name)])
 
-    def _session(self, session_id: str) -> EditorSession:
+    def _find_session(self, session_id: str) -> EditorSession:
         session = self._sessions.get(session_id)
         if session is None:
             raise NotFoundError(f"no session {session_id[:100]!r} is open here; load it first")
@@ -325,7 +327,7 @@ class TreeAgent:
         self._sessions[session.session_id] = session
         return session
 
-    def _root_of(self, cwd: str, given: dict[str, Any]) -> Path:
+    def _find_root(self, cwd: str, given: dict[str, Any]) -> Path:
         """Return the directory of a session.
 
         Raises:
@@ -346,10 +348,10 @@ class TreeAgent:
         return root
 
 
-def _choices_of(session: EditorSession) -> dict[str, Any]:
+def _list_choices(session: EditorSession) -> dict[str, Any]:
     """Return what may be chosen for a session, as members of an answer."""
     tier, most = session.tier, session.most_tier
-    return {"modes": modes_at(tier, most), "config_options": options_at(tier, most, session.models)}
+    return {"modes": make_modes(tier, most), "config_options": list_options(tier, most, session.models)}
 
 
 def _notice_of(given: dict[str, Any]) -> str:
@@ -365,12 +367,12 @@ def _notice_of(given: dict[str, Any]) -> str:
     )
 
 
-def _soon(begin: Callable[[], None]) -> None:
+def _begin_soon(begin: Callable[[], None]) -> None:
     """Begin once the answer that is about to be returned is written: no update of a session comes before."""
     asyncio.get_running_loop().call_soon(begin)
 
 
-def _info_of(tree: TreeSummary) -> SessionInfo:
+def _make_info(tree: TreeSummary) -> SessionInfo:
     at = datetime.fromtimestamp(tree.written_at_ms / 1000, UTC)
     return SessionInfo(
         session_id=tree.tree_id,

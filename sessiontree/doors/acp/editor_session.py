@@ -24,16 +24,16 @@ from sessiontree.contracts.reports.events import ToolExecutionUpdate
 from sessiontree.contracts.values.jsonable import dump_readable
 from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.doors.acp.elicitations import form_of, reply_of, text_of
-from sessiontree.doors.acp.options import ModelChoice, tiers_up_to
-from sessiontree.doors.acp.permissions import answer_of, call_of, options_of
-from sessiontree.doors.acp.replies import message_chunk
-from sessiontree.doors.acp.tool_calls import progress_of, text_content
+from sessiontree.doors.acp.elicitations import form_of, format_questions, reply_of
+from sessiontree.doors.acp.options import ModelChoice, list_tiers
+from sessiontree.doors.acp.permissions import answer_of, call_of, list_options
+from sessiontree.doors.acp.replies import make_message_chunk
+from sessiontree.doors.acp.tool_calls import make_progress, make_text_content
 from sessiontree.doors.acp.updates import TreeUpdates, Update
 from sessiontree.doors.conversations import Conversation
-from sessiontree.doors.principals import tier_group
+from sessiontree.doors.principals import name_tier_group
 from sessiontree.doors.turns import Turn
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.runtime.transport.progress import Progress, ProgressReader
 
 MAX_PROMPTS: Final = 16
@@ -181,8 +181,8 @@ class EditorSession:
                 if is_shown:
                     await self._send(update)
             self._seq = record.seq
-        for tier in tiers_up_to(self.most_tier)[:-1]:  # what was chosen holds until something else is
-            if self._updates.group == tier_group(tier):
+        for tier in list_tiers(self.most_tier)[:-1]:  # what was chosen holds until something else is
+            if self._updates.group == name_tier_group(tier):
                 self.tier = tier
 
     def begin(self, notice: str = "") -> None:
@@ -221,7 +221,7 @@ class EditorSession:
         """
         if len(self._prompts) >= MAX_PROMPTS:
             raise ConfigError(f"{MAX_PROMPTS} prompts of this session are open; wait for one to end")
-        group = "" if self.tier == self.most_tier else tier_group(self.tier)
+        group = "" if self.tier == self.most_tier else name_tier_group(self.tier)
         turn = self.conversation.send(text, images, group=group)
         prompt = self._prompts[turn.turn_id] = _Prompt(asyncio.get_running_loop().create_future())
         ending = asyncio.create_task(self._end_unheard(turn, prompt))
@@ -257,7 +257,7 @@ class EditorSession:
         call_id = shown[request.request_id]
         try:
             response = await self._editor.client.request_permission(
-                self.session_id, call_of(request, call_id, self.root), options_of(request)
+                self.session_id, call_of(request, call_id, self.root), list_options(request)
             )
         except asyncio.CancelledError:
             with suppress(ConnectionError):
@@ -270,7 +270,7 @@ class EditorSession:
 
     async def ask_question(self, question: QuestionRequest) -> QuestionReply | None:
         """Show a question as a form, or else as a message; then it waits for another surface."""
-        text = text_of(question.items)
+        text = format_questions(question.items)
         if not self._editor.has_forms:
             await self._say(f"{text}\n(The question waits in the tree for an answer.)")
             return None
@@ -286,7 +286,7 @@ class EditorSession:
         return reply_of(question.items, response.content or {}, self.conversation.principal.sender)
 
     async def _say(self, text: str) -> None:
-        await self._send(message_chunk(text, f"notice.{self._seq}"))
+        await self._send(make_message_chunk(text, f"notice.{self._seq}"))
 
     async def _send(self, update: Update) -> None:
         with suppress(ConnectionError):  # the client has gone; the process ends soon
@@ -296,7 +296,7 @@ class EditorSession:
         try:
             async for record in self._facts:
                 async with self._moved:
-                    if record.session == MAIN and kind_in(record.text) in _ENDS_A_REPLY:
+                    if record.session == MAIN and read_kind(record.text) in _ENDS_A_REPLY:
                         await self._catch_up()
                     self.edges.add(record, is_past=False)
                     for update in self._updates.take(record):
@@ -325,10 +325,10 @@ class EditorSession:
 
     async def _send_progress(self) -> None:
         while self._arrived:
-            for update in self._of_progress(*self._arrived.popleft()):
+            for update in self._on_progress(*self._arrived.popleft()):
                 await self._send(update)
 
-    def _of_progress(self, progress: Progress, dropped: int) -> Iterator[Update]:
+    def _on_progress(self, progress: Progress, dropped: int) -> Iterator[Update]:
         if progress.session != MAIN:
             return
         event = progress.event
@@ -336,7 +336,7 @@ class EditorSession:
             yield from self._updates.replies.take(event, dropped)
         elif (call_id := self._updates.call_running(event.tool_call_id)) is not None:
             said = event.partial if isinstance(event.partial, str) else dump_readable(event.partial)
-            yield progress_of(call_id, "in_progress", [text_content(said)])
+            yield make_progress(call_id, "in_progress", [make_text_content(said)])
 
     def _note(self, record: JournalRecord) -> None:
         """End the prompts that a record answers."""

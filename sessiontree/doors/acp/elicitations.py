@@ -22,7 +22,7 @@ def form_of(items: Sequence[QuestionItem]) -> ElicitationSchema:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for number, item in enumerate(items, 1):
-        properties[f"answer_{number}"] = _field_of(item)
+        properties[f"answer_{number}"] = _make_field(item)
         if item.options and item.allow_free_text:
             properties[f"text_{number}"] = ElicitationStringPropertySchema(
                 type="string", title="Other", description="Your own words, instead or in addition."
@@ -32,7 +32,7 @@ def form_of(items: Sequence[QuestionItem]) -> ElicitationSchema:
     return ElicitationSchema(properties=properties, required=required or None)
 
 
-def _field_of(item: QuestionItem) -> Any:
+def _make_field(item: QuestionItem) -> Any:
     said: dict[str, Any] = {"title": item.header or item.question, "description": item.question}
     choices = [
         EnumOption(const=option.label, title=option.label, description=option.description or None)
@@ -61,7 +61,7 @@ def reply_of(items: Sequence[QuestionItem], content: Mapping[str, Any], sender: 
     return QuestionReply(tuple(answers), sender)
 
 
-def text_of(items: Sequence[QuestionItem]) -> str:
+def format_questions(items: Sequence[QuestionItem]) -> str:
     """Return questions as a message."""
     lines = []
     for item in items:

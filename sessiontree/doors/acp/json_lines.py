@@ -52,7 +52,7 @@ def _is_heard(message: dict[str, Any]) -> bool:
     )
 
 
-def _answered_id(line: bytes) -> int | str | None:
+def _find_answered_id(line: bytes) -> int | str | None:
     """Return the id that an answer to a refused message has."""
     try:
         found = json.loads(line)["id"]
@@ -82,7 +82,7 @@ class MessageLines:
         """Return the next message; None = the other side has closed the stream."""
         while True:
             try:
-                line = await self._next_line()
+                line = await self._read_line()
             except _LineTooLongError:
                 most = f"a message has at most {MAX_LINE_BYTES:,} bytes"
                 await self._refuse(None, RequestError.invalid_request({"details": most}))
@@ -94,7 +94,7 @@ class MessageLines:
             try:
                 message = read_message(line)
             except RequestError as error:
-                await self._refuse(_answered_id(line), error)
+                await self._refuse(_find_answered_id(line), error)
                 continue
             if _is_heard(message):
                 return message
@@ -126,7 +126,7 @@ class MessageLines:
     async def _refuse(self, request_id: int | str | None, error: RequestError) -> None:
         await self.send({"jsonrpc": "2.0", "id": request_id, "error": error.to_error_obj()})
 
-    async def _next_line(self) -> bytes | None:
+    async def _read_line(self) -> bytes | None:
         """Return the next line without its end.
 
         Raises:

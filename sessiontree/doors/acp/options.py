@@ -49,7 +49,7 @@ def check_model(chosen: object, models: Sequence[ModelChoice]) -> ModelChoice:
     raise ConfigError(f"a model of this session is one of {', '.join(each.name for each in models)}")
 
 
-def tiers_up_to(most: str) -> list[str]:
+def list_tiers(most: str) -> list[str]:
     """Return the labels of the tiers that may be chosen, lowest first."""
     return [tier.label for tier in PermissionTier if tier <= PermissionTier.from_label(most)]
 
@@ -60,16 +60,16 @@ def check_tier(chosen: object, most: str) -> str:
     Raises:
         ConfigError: it is unknown, or above ``most``.
     """
-    if not isinstance(chosen, str) or chosen not in tiers_up_to(most):
-        raise ConfigError(f"a tier of this session is one of {', '.join(tiers_up_to(most))}")
+    if not isinstance(chosen, str) or chosen not in list_tiers(most):
+        raise ConfigError(f"a tier of this session is one of {', '.join(list_tiers(most))}")
     return chosen
 
 
-def options_at(tier: str, most: str, models: Sequence[ModelChoice]) -> list[SessionConfigOptionSelect]:
+def list_options(tier: str, most: str, models: Sequence[ModelChoice]) -> list[SessionConfigOptionSelect]:
     """Return the options of a session, whose model is the first one; a model alone is no choice."""
     tiers = [
         SessionConfigSelectOption(value=label, name=label, description=_MEANS[label])
-        for label in tiers_up_to(most)
+        for label in list_tiers(most)
     ]
     named = [
         SessionConfigSelectOption(value=each.name, name=each.name, description=each.own_name)
@@ -96,7 +96,7 @@ def options_at(tier: str, most: str, models: Sequence[ModelChoice]) -> list[Sess
     return [chosen, answering] if len(models) > 1 else [chosen]
 
 
-def modes_at(tier: str, most: str) -> SessionModeState:
+def make_modes(tier: str, most: str) -> SessionModeState:
     """Return the same as modes, for editors that know no options."""
-    modes = [SessionMode(id=label, name=label, description=_MEANS[label]) for label in tiers_up_to(most)]
+    modes = [SessionMode(id=label, name=label, description=_MEANS[label]) for label in list_tiers(most)]
     return SessionModeState(current_mode_id=tier, available_modes=modes)

@@ -7,18 +7,18 @@ from typing import Final
 
 from acp.schema import AllowedOutcome, PermissionOption, RequestPermissionResponse, ToolCallUpdate
 
-from sessiontree.channels.safe_text import approval_text, make_visible
+from sessiontree.channels.safe_text import format_approval, make_visible
 from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.recorded.senders import Sender
 from sessiontree.contracts.values.truncation import cut_line
 from sessiontree.doors.acp.tool_calls import (
     KINDS,
     MAX_TITLE_CHARS,
-    diffs_of,
-    locations_of,
-    raw_of,
-    text_content,
-    title_of,
+    find_locations,
+    make_diffs,
+    make_text_content,
+    make_title,
+    shorten_raw,
 )
 
 ALLOW_ONCE: Final = "allow_once"
@@ -28,7 +28,7 @@ MAX_ASKED_CHARS: Final = 2_000_000
 """Longest text that a person decides on: it has all arguments, also those of a long file."""
 
 
-def options_of(request: ApprovalRequest) -> list[PermissionOption]:
+def list_options(request: ApprovalRequest) -> list[PermissionOption]:
     """Return the choices for a request: *always* only where it would cover a later call."""
     options = [PermissionOption(option_id=ALLOW_ONCE, name="Allow once", kind="allow_once")]
     if request.covers != ():
@@ -48,14 +48,14 @@ def call_of(request: ApprovalRequest, call_id: str, root: Path) -> ToolCallUpdat
     """
     return ToolCallUpdate(
         tool_call_id=call_id,
-        title=title_of(request.tool, request.arguments, request.session_id),
+        title=make_title(request.tool, request.arguments, request.session_id),
         kind=KINDS.get(request.tool, "other"),
         status="pending",
-        raw_input=raw_of(request.arguments),
-        locations=locations_of(request.arguments, root),
+        raw_input=shorten_raw(request.arguments),
+        locations=find_locations(request.arguments, root),
         content=[
-            text_content(approval_text(request), MAX_ASKED_CHARS),
-            *diffs_of(request.tool, request.arguments, root),
+            make_text_content(format_approval(request), MAX_ASKED_CHARS),
+            *make_diffs(request.tool, request.arguments, root),
         ],
         field_meta={
             "sessiontree": {
@@ -80,7 +80,7 @@ def answer_of(
     if not isinstance(outcome, AllowedOutcome):
         return None
     chosen = outcome.option_id
-    offered = {option.option_id for option in options_of(request)}
+    offered = {option.option_id for option in list_options(request)}
     if chosen not in offered:
         return ApprovalAnswer(False, "the editor chose an option that was not offered", sender=sender)
     if chosen == REJECT:

@@ -35,8 +35,8 @@ def read_prompt(blocks: Sequence[Any]) -> tuple[str, tuple[ImageContent, ...]]:
     """
     if len(blocks) > MAX_BLOCKS:
         raise ConfigError(f"a prompt has at most {MAX_BLOCKS} blocks, not {len(blocks):,}")
-    images = tuple(_image_of(block) for block in blocks if isinstance(block, ImageContentBlock))
-    text = "\n\n".join(_texts_of(blocks))
+    images = tuple(_read_image(block) for block in blocks if isinstance(block, ImageContentBlock))
+    text = "\n\n".join(_read_texts(blocks))
     if len(text) > MAX_PROMPT_CHARS:
         raise ConfigError(f"a prompt has at most {MAX_PROMPT_CHARS:,} characters, not {len(text):,}")
     if not text.strip():
@@ -46,33 +46,33 @@ def read_prompt(blocks: Sequence[Any]) -> tuple[str, tuple[ImageContent, ...]]:
     return text, images
 
 
-def _texts_of(blocks: Sequence[Any]) -> Iterator[str]:
+def _read_texts(blocks: Sequence[Any]) -> Iterator[str]:
     for block in blocks:
         if isinstance(block, TextContentBlock):
             yield block.text
         elif isinstance(block, ResourceContentBlock):
-            yield f"[{_line(block.name)}]({_line(block.uri)})"
+            yield f"[{_to_line(block.name)}]({_to_line(block.uri)})"
         elif isinstance(block, EmbeddedResourceContentBlock):
-            yield _quoted(block)
+            yield _quote(block)
         elif not isinstance(block, ImageContentBlock):
             raise ConfigError("a prompt has text, images and resources; audio is not supported")
 
 
-def _quoted(block: EmbeddedResourceContentBlock) -> str:
+def _quote(block: EmbeddedResourceContentBlock) -> str:
     resource = block.resource
     if not isinstance(resource, TextResourceContents):
-        raise ConfigError(f"the resource {_line(resource.uri)!r} is not text; name its file instead")
+        raise ConfigError(f"the resource {_to_line(resource.uri)!r} is not text; name its file instead")
     fence = _FENCE
     while fence in resource.text:  # the quotation ends where its own fence is, and nowhere before
         fence += "`"
-    return f"{_line(resource.uri)}:\n{fence}\n{resource.text}\n{fence}"
+    return f"{_to_line(resource.uri)}:\n{fence}\n{resource.text}\n{fence}"
 
 
-def _image_of(block: ImageContentBlock) -> ImageContent:
+def _read_image(block: ImageContentBlock) -> ImageContent:
     if len(block.data) > MAX_IMAGE_CHARS:
         raise ConfigError(f"an image has at most {MAX_IMAGE_CHARS:,} characters of base64")
     return ImageContent(block.data, block.mime_type)
 
 
-def _line(text: str) -> str:
+def _to_line(text: str) -> str:
     return cut_line(make_visible(text), MAX_URI_CHARS)

@@ -26,18 +26,18 @@ class _Stream:
 
     sent: str = ""
 
-    def rest_of(self, whole: str) -> str:
+    def take_rest(self, whole: str) -> str:
         """Return what is still to be sent of the whole; nothing if a hook has changed what was sent."""
         return whole[len(self.sent) :] if whole.startswith(self.sent) else ""
 
 
-def message_chunk(text: str, message_id: str) -> AgentMessageChunk:
+def make_message_chunk(text: str, message_id: str) -> AgentMessageChunk:
     """Return a piece of a message to the person."""
     content = TextContentBlock(type="text", text=text)
     return AgentMessageChunk(session_update="agent_message_chunk", content=content, message_id=message_id)
 
 
-def thought_chunk(text: str, message_id: str) -> AgentThoughtChunk:
+def make_thought_chunk(text: str, message_id: str) -> AgentThoughtChunk:
     """Return a piece of the model's thinking."""
     content = TextContentBlock(type="text", text=text)
     return AgentThoughtChunk(session_update="agent_thought_chunk", content=content, message_id=message_id)
@@ -68,14 +68,14 @@ class ReplyStream:
         if isinstance(event, Done):
             self._turn = None
         elif isinstance(event, TextDelta | ThinkingDelta) and event.delta and not self._is_torn:
-            yield self._piece(event, self._turn)
+            yield self._make_piece(event, self._turn)
 
-    def _piece(self, event: TextDelta | ThinkingDelta, turn: int) -> Chunk:
+    def _make_piece(self, event: TextDelta | ThinkingDelta, turn: int) -> Chunk:
         if isinstance(event, TextDelta):
             self._text.sent += event.delta
-            return message_chunk(event.delta, f"main.{turn}")
+            return make_message_chunk(event.delta, f"main.{turn}")
         self._thoughts.sent += event.delta
-        return thought_chunk(event.delta, f"main.{turn}")
+        return make_thought_chunk(event.delta, f"main.{turn}")
 
     def begin(self, turn: int) -> Iterator[Chunk]:
         """Yield the pieces that came before the fact that their turn has started."""
@@ -88,10 +88,10 @@ class ReplyStream:
         """Yield what was not sent of a reply that is durable; call it when all its pieces were taken."""
         thoughts = "".join(each.thinking for each in reply.content if isinstance(each, ThinkingContent))
         text = "".join(each.text for each in reply.content if isinstance(each, TextContent))
-        if rest := self._thoughts.rest_of(thoughts):
-            yield thought_chunk(rest, f"main.{turn}")
-        if rest := self._text.rest_of(text):
-            yield message_chunk(rest, f"main.{turn}")
+        if rest := self._thoughts.take_rest(thoughts):
+            yield make_thought_chunk(rest, f"main.{turn}")
+        if rest := self._text.take_rest(text):
+            yield make_message_chunk(rest, f"main.{turn}")
         self.drop()
 
     def drop(self) -> None:

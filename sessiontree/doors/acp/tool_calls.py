@@ -60,18 +60,18 @@ def call_id_of(session: str, key: str) -> str:
     return f"{session}:{key}"
 
 
-def child_id_of(session: str) -> str:
+def make_child_id(session: str) -> str:
     """Return the id of the tool call that a child is shown as."""
     return f"session:{session}"
 
 
-def text_content(text: str, max_chars: int = SHOWN_CHARS) -> ContentToolCallContent:
+def make_text_content(text: str, max_chars: int = SHOWN_CHARS) -> ContentToolCallContent:
     """Return a text, at most so many characters of it, as content of a tool call."""
     block = TextContentBlock(type="text", text=cut_text(text, max_chars))
     return ContentToolCallContent(type="content", content=block)
 
 
-def title_of(tool: str, arguments: Mapping[str, Any], session: str = "main") -> str:
+def make_title(tool: str, arguments: Mapping[str, Any], session: str = "main") -> str:
     """Return one line that says what a call does; a call of a child begins with the child's path."""
     gist = next((value for name in _GISTS if isinstance(value := arguments.get(name), str) and value), "")
     where = "" if session == "main" else f"{session}: "
@@ -93,17 +93,17 @@ def start_of(
     return ToolCallStart(
         session_update="tool_call",
         tool_call_id=call_id,
-        title=title_of(tool, arguments, session),
+        title=make_title(tool, arguments, session),
         kind=KINDS.get(tool, "other"),
         status="pending",
-        raw_input=raw_of(arguments),
-        locations=locations_of(arguments, root),
-        content=diffs_of(tool, arguments, root) or None,
+        raw_input=shorten_raw(arguments),
+        locations=find_locations(arguments, root),
+        content=make_diffs(tool, arguments, root) or None,
         field_meta={"sessiontree": {"session": session, "tool": tool}},
     )
 
 
-def progress_of(
+def make_progress(
     call_id: str, status: ToolCallStatus, content: Sequence[Any] | None = None
 ) -> ToolCallProgress:
     """Return the update of a call that was shown; content replaces what was shown before."""
@@ -115,13 +115,13 @@ def progress_of(
     )
 
 
-def raw_of(arguments: Mapping[str, Any]) -> Any:
+def shorten_raw(arguments: Mapping[str, Any]) -> Any:
     """Return arguments as they are, or how long they are if that is too long."""
     length = len(dump_readable(arguments))
     return dict(arguments) if length <= MAX_RAW_CHARS else {"omitted": True, "characters": length}
 
 
-def locations_of(arguments: Mapping[str, Any], root: Path) -> list[ToolCallLocation] | None:
+def find_locations(arguments: Mapping[str, Any], root: Path) -> list[ToolCallLocation] | None:
     """Return the file that a call names, with its first line if it reads a part."""
     path = _place(arguments.get("path"), root)
     if path is None:
@@ -131,7 +131,7 @@ def locations_of(arguments: Mapping[str, Any], root: Path) -> list[ToolCallLocat
     return [ToolCallLocation(path=path, line=line)]
 
 
-def diffs_of(tool: str, arguments: Mapping[str, Any], root: Path) -> Shown:
+def make_diffs(tool: str, arguments: Mapping[str, Any], root: Path) -> Shown:
     """Return what a call of a tool for files would change, as far as its arguments say."""
     path = _place(arguments.get("path"), root)
     old = arguments.get("old_text") if tool == "edit" else None
@@ -139,18 +139,18 @@ def diffs_of(tool: str, arguments: Mapping[str, Any], root: Path) -> Shown:
     if tool not in {"write", "edit"} or path is None or not isinstance(new, str):
         return []
     if len(new) > MAX_RAW_CHARS or not isinstance(old, str | None) or len(old or "") > MAX_RAW_CHARS:
-        return [text_content(f"{tool}: {len(new):,} characters")]
+        return [make_text_content(f"{tool}: {len(new):,} characters")]
     return [FileEditToolCallContent(type="diff", path=path, old_text=old, new_text=new)]
 
 
-def result_content(message: ToolResultMessage, before: Shown) -> Shown:
+def make_result_content(message: ToolResultMessage, before: Shown) -> Shown:
     """Return what to show of a finished call: the diff it was shown with, or its result."""
     if before and not message.is_error:
         return before
     texts = [block.text for block in message.content if isinstance(block, TextContent)]
     images = len(message.content) - len(texts)
     more = [f"({images} image{'' if images == 1 else 's'})"] if images else []
-    return [text_content("\n".join((*texts, *more)))]
+    return [make_text_content("\n".join((*texts, *more)))]
 
 
 def _place(path: object, root: Path) -> str | None:

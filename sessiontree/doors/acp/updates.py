@@ -31,22 +31,22 @@ from sessiontree.contracts.facts import tree_facts as happened
 from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.programs import is_of_program
-from sessiontree.contracts.reports.events import failure_of
+from sessiontree.contracts.reports.events import describe_failure
 from sessiontree.contracts.values.messages import ImageContent, TextContent, Usage
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.contracts.values.truncation import cut_line
-from sessiontree.doors.acp.replies import ReplyStream, message_chunk
+from sessiontree.doors.acp.replies import ReplyStream, make_message_chunk
 from sessiontree.doors.acp.tool_calls import (
     MAX_TITLE_CHARS,
     Shown,
     call_id_of,
-    child_id_of,
-    diffs_of,
-    progress_of,
-    result_content,
+    make_child_id,
+    make_diffs,
+    make_progress,
+    make_result_content,
+    make_text_content,
+    make_title,
     start_of,
-    text_content,
-    title_of,
 )
 from sessiontree.journal.record import JournalRecord
 
@@ -130,18 +130,18 @@ class TreeUpdates:
         """Yield what a record shows."""
         for fact in record.facts:
             if record.session == MAIN:
-                yield from self._of_main(fact)
+                yield from self._on_main_fact(fact)
             elif record.session:
-                yield from self._of_child(record.session, fact)
+                yield from self._on_child_fact(record.session, fact)
             else:
-                yield from self._of_tree(fact)
+                yield from self._on_tree_fact(fact)
 
-    def _of_main(self, fact: Any) -> Iterator[Update]:
+    def _on_main_fact(self, fact: Any) -> Iterator[Update]:
         match fact:
             case said.MessageReceived(message_id=message_id, message=message) if message.origin == "user":
                 self.group = fact.asked_by[-1].group if fact.asked_by else ""
                 if not self._is_own(message_id):
-                    yield from _message_of_user(message_id, message.content)
+                    yield from _show_user_message(message_id, message.content)
             case said.TurnStarted(turn=turn) | said.TurnRetried(turn=turn):
                 self._is_running = True
                 yield from self.replies.begin(turn)
@@ -156,17 +156,17 @@ class TreeUpdates:
             case said.ProgramAdvanced(key=key, notes=notes) if key == self._program:
                 yield from self._plan([note.text for note in notes if note.sort == "phase"])
             case _:
-                yield from self._of_call(MAIN, fact)
+                yield from self._on_call_fact(MAIN, fact)
 
     def _reply(self, fact: said.TurnReplied) -> Iterator[Update]:
         yield from self.replies.end(fact.turn, fact.message)
         for index, call in enumerate(fact.message.tool_calls):
             call_id = call_id_of(MAIN, f"{fact.turn}.{index}")
-            self._calls[call_id] = _ShownCall(diffs_of(call.name, call.arguments, self._root), call.id)
+            self._calls[call_id] = _ShownCall(make_diffs(call.name, call.arguments, self._root), call.id)
             yield start_of(call_id, call.name, call.arguments, self._root)
         self._used = fact.message.usage.tokens
 
-    def _of_call(self, session: str, fact: Any) -> Iterator[Update]:
+    def _on_call_fact(self, session: str, fact: Any) -> Iterator[Update]:
         """Yield what a fact says of a call that is shown."""
         match fact:
             case said.CallIntended(call=call):
@@ -174,14 +174,14 @@ class TreeUpdates:
             case said.CallResolved(key=key, message=message):
                 call_id = call_id_of(session, key)
                 if (shown := self._calls.pop(call_id, None)) is not None:
-                    status: ToolCallStatus = "completed" if failure_of(message) is None else "failed"
-                    yield progress_of(call_id, status, result_content(message, shown.diffs))
+                    status: ToolCallStatus = "completed" if describe_failure(message) is None else "failed"
+                    yield make_progress(call_id, status, make_result_content(message, shown.diffs))
                 if session == MAIN and key == self._program:
                     yield from self._plan([], is_over=True)
 
     def _advance(self, call_id: str, status: ToolCallStatus) -> Iterator[Update]:
         if call_id in self._calls:
-            yield progress_of(call_id, status)
+            yield make_progress(call_id, status)
 
     def _plan(self, begun: list[str], *, is_over: bool = False) -> Iterator[Update]:
         self._phases = [*self._phases, *begun][-MAX_PHASES:]
@@ -200,8 +200,8 @@ class TreeUpdates:
             ],
         )
 
-    def _of_child(self, session: str, fact: Any) -> Iterator[Update]:
-        yield from self._of_call(session, fact)
+    def _on_child_fact(self, session: str, fact: Any) -> Iterator[Update]:
+        yield from self._on_call_fact(session, fact)
         shown = self._children.get(session)
         if shown is None:
             return
@@ -210,37 +210,37 @@ class TreeUpdates:
             case said.TurnReplied(message=message):
                 text = cut_line(message.text, MAX_TITLE_CHARS)
                 lines = [text] if text else []
-                lines += [title_of(call.name, call.arguments) for call in message.tool_calls]
+                lines += [make_title(call.name, call.arguments) for call in message.tool_calls]
             case said.CallResolved(key=key, message=message) if not is_of_program(key):
-                failure = failure_of(message)
+                failure = describe_failure(message)
                 lines = [] if failure is None else [f"{message.tool_name} failed: {failure}"]
         if lines:
             shown.lines += lines
-            content = [text_content("\n".join(shown.lines))]
-            yield progress_of(child_id_of(session), "in_progress", content)
+            content = [make_text_content("\n".join(shown.lines))]
+            yield make_progress(make_child_id(session), "in_progress", content)
 
-    def _of_tree(self, fact: Any) -> Iterator[Update]:
+    def _on_tree_fact(self, fact: Any) -> Iterator[Update]:
         match fact:
             case happened.SessionSpawned(spec=spec) if spec.session_id != MAIN:
-                yield self._spawned(spec)
+                yield self._on_spawned(spec)
             case happened.SessionEnded():
-                yield from self._ended(fact)
+                yield from self._on_ended(fact)
             case happened.ApprovalRequested(question=question):
-                yield from self._requested(question)
+                yield from self._on_requested(question)
             case happened.ApprovalDecided(request_id=request_id, decision=decision):
                 call_id = self.requests.pop(request_id, "")
                 yield from self._advance(call_id, "in_progress" if decision == "approved" else "failed")
             case happened.UsageCharged(usage=usage):
-                yield from self._charged(usage)
+                yield from self._on_charged(usage)
             case happened.Posted(post_id=post_id, session=session) if session == MAIN:
                 self._posts.add(post_id)
             case happened.PostsTaken(session=session, post_ids=post_ids) if session == MAIN:
                 self._posts -= set(post_ids)
             case happened.ChannelSaid(text=text, session=session, at_ms=at_ms):
                 where = "" if session == MAIN else f"{session}: "
-                yield message_chunk(f"{where}{text}", f"{session}.said.{at_ms}")
+                yield make_message_chunk(f"{where}{text}", f"{session}.said.{at_ms}")
 
-    def _charged(self, usage: Usage) -> Iterator[Update]:
+    def _on_charged(self, usage: Usage) -> Iterator[Update]:
         self._cost_usd += usage.cost_usd
         if self._context_tokens is not None and self._used:
             cost = Cost(amount=self._cost_usd, currency="USD")
@@ -248,35 +248,35 @@ class TreeUpdates:
                 session_update="usage_update", used=self._used, size=self._context_tokens, cost=cost
             )
 
-    def _spawned(self, spec: SessionSpec) -> Update:
+    def _on_spawned(self, spec: SessionSpec) -> Update:
         self._children[spec.session_id] = _ShownChild(spec)
         if spec.parent == MAIN and spec.via == "model":
             self._awaited.add(spec.session_id)
         what = spec.label or spec.task
-        start = start_of(child_id_of(spec.session_id), str(spec.kind), {"task": what}, self._root)
-        start.title = title_of(str(spec.kind), {"task": what}, spec.session_id)
+        start = start_of(make_child_id(spec.session_id), str(spec.kind), {"task": what}, self._root)
+        start.title = make_title(str(spec.kind), {"task": what}, spec.session_id)
         start.kind, start.status = "think", "in_progress"
         start.field_meta = {"sessiontree": {"session": spec.session_id, "kind": str(spec.kind)}}
         return start
 
-    def _ended(self, fact: happened.SessionEnded) -> Iterator[Update]:
+    def _on_ended(self, fact: happened.SessionEnded) -> Iterator[Update]:
         self._awaited.discard(fact.session)
         if self._children.pop(fact.session, None) is not None:
             status: ToolCallStatus = "completed" if fact.status is SessionStatus.COMPLETED else "failed"
             text = fact.result.summary or str(fact.status)
-            yield progress_of(child_id_of(fact.session), status, [text_content(text)])
+            yield make_progress(make_child_id(fact.session), status, [make_text_content(text)])
 
-    def _requested(self, question: Any) -> Iterator[Update]:
+    def _on_requested(self, question: Any) -> Iterator[Update]:
         call, call_id = question.call, call_id_of(question.session, question.call.key)
         self.requests[question.request_id] = call_id
         if call_id in self._calls:
-            yield progress_of(call_id, "pending")
+            yield make_progress(call_id, "pending")
             return
-        self._calls[call_id] = _ShownCall(diffs_of(call.tool, call.arguments, self._root))
+        self._calls[call_id] = _ShownCall(make_diffs(call.tool, call.arguments, self._root))
         yield start_of(call_id, call.tool, call.arguments, self._root, session=question.session)
 
 
-def _message_of_user(message_id: str, content: Any) -> Iterator[Update]:
+def _show_user_message(message_id: str, content: Any) -> Iterator[Update]:
     texts = [block.text for block in content if isinstance(block, TextContent)]
     images = sum(isinstance(block, ImageContent) for block in content)
     texts += [f"({images} image{'' if images == 1 else 's'})"] if images else []

@@ -109,12 +109,12 @@ async def answer_work(asked: ToolAsked, work: Work, wait_s: float) -> HandlerRes
     """
     await work.until_durable()
     if asked.takes_tasks:
-        return {"resultType": "task", **task_members(work, await work.report())}
+        return {"resultType": "task", **describe_task(work, await work.report())}
     await _wait(asked, work, wait_s)
-    return result_of(work, await work.report())
+    return make_result(work, await work.report())
 
 
-def result_of(work: Work, report: WorkReport) -> types.CallToolResult:
+def make_result(work: Work, report: WorkReport) -> types.CallToolResult:
     """Return the result of a call whose work has ended, or is not waited for any more.
 
     Raises:
@@ -129,7 +129,7 @@ def result_of(work: Work, report: WorkReport) -> types.CallToolResult:
         error=report.error,
         waiting=list_requests(report),
     )
-    return complete(answer, _words_of(answer, report), is_error=bool(report.error))
+    return complete(answer, _describe_answer(answer, report), is_error=bool(report.error))
 
 
 def list_requests(report: WorkReport) -> list[WaitingRequest]:
@@ -141,22 +141,22 @@ def list_requests(report: WorkReport) -> list[WaitingRequest]:
     ]
 
 
-def task_members(work: Work, report: WorkReport) -> dict[str, Any]:
+def describe_task(work: Work, report: WorkReport) -> dict[str, Any]:
     """Return the members that every view of a task has. A task is kept as long as the journal."""
     members: dict[str, Any] = {
         "taskId": work.work_id,
         "status": report.status,
-        "createdAt": _iso(report.created_ms),
-        "lastUpdatedAt": _iso(report.changed_ms),
+        "createdAt": _format_iso(report.created_ms),
+        "lastUpdatedAt": _format_iso(report.changed_ms),
         "ttlMs": None,
         "pollIntervalMs": POLL_MS,
     }
-    if message := _status_message(report):
+    if message := _describe_status(report):
         members["statusMessage"] = message
     return members
 
 
-def missing_tasks() -> MCPError:
+def make_tasks_error() -> MCPError:
     """Return the error for a client that did not declare the tasks extension."""
     needed = types.ClientCapabilities(extensions={TASKS: {}})
     data = types.MissingRequiredClientCapabilityErrorData(required_capabilities=needed)
@@ -170,7 +170,7 @@ def missing_tasks() -> MCPError:
 async def _wait(asked: ToolAsked, work: Work, wait_s: float) -> None:
     loop, log = asyncio.get_running_loop(), work.conversation.log
     until_s, next_s, seen = loop.time() + wait_s, 0.0, -1
-    ended = asyncio.ensure_future(work.until_ended())
+    ended = asyncio.ensure_future(work.wait_until_ended())
     try:
         while not ended.done() and (left_s := until_s - loop.time()) > 0:
             if log.cursor == seen:
@@ -201,7 +201,7 @@ async def _wait_for_news(feed: JournalFeed, ended: asyncio.Future[None], limit_s
         await asyncio.wait([news])
 
 
-def _words_of(answer: WorkAnswer, report: WorkReport) -> str:
+def _describe_answer(answer: WorkAnswer, report: WorkReport) -> str:
     if report.error:
         return report.error
     if report.status == "completed":
@@ -212,7 +212,7 @@ def _words_of(answer: WorkAnswer, report: WorkReport) -> str:
     return f"{words} It waits for your answer." if answer.waiting else words
 
 
-def _status_message(report: WorkReport) -> str:
+def _describe_status(report: WorkReport) -> str:
     if report.error:
         return report.error
     if report.waits_for_owner:
@@ -220,5 +220,5 @@ def _status_message(report: WorkReport) -> str:
     return "it waits for an answer" if report.waiting else ""
 
 
-def _iso(at_ms: int) -> str:
+def _format_iso(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

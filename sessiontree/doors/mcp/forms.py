@@ -19,7 +19,7 @@ from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.questions import MAX_OPTIONS, MAX_TEXT_CHARS, QuestionAnswer, QuestionItem
 from sessiontree.contracts.recorded.senders import Sender
-from sessiontree.contracts.settings.settings import faults_of
+from sessiontree.contracts.settings.settings import describe_faults
 from sessiontree.contracts.values.jsonable import dump_readable
 
 Waiting: TypeAlias = PendingApproval | PendingQuestion
@@ -57,9 +57,9 @@ def list_waiting(tree: SessionTree) -> dict[str, Waiting]:
 def form_of(waiting: Waiting) -> dict[str, Any]:
     """Return the request that a client shows to its person."""
     if isinstance(waiting, PendingApproval):
-        message, schema = _approval_message(waiting), _approval_schema()
+        message, schema = _format_approval(waiting), _build_approval_schema()
     else:
-        message, schema = _question_message(waiting), _question_schema(waiting.question.items)
+        message, schema = _format_question(waiting), _build_question_schema(waiting.question.items)
     return {
         "method": METHOD,
         "params": {"mode": "form", "message": message, "requestedSchema": schema},
@@ -99,10 +99,10 @@ async def answer_form(waiting: Waiting, reply: FormReply, sender: Sender) -> Non
     """
     if isinstance(waiting, PendingQuestion):
         if reply.content is not None:
-            answers = _answers_in(waiting.question.items, reply.content)
+            answers = _read_answers(waiting.question.items, reply.content)
             await waiting.answer(*answers, sender=sender)
     elif reply.content is not None:
-        given = _approval_in(reply.content)
+        given = _read_approval(reply.content)
         await (waiting.approve if given.confirm else waiting.deny)(reason=given.reason, sender=sender)
     elif reply.is_declined:
         await waiting.deny("declined", sender=sender)
@@ -117,19 +117,19 @@ def check_reply(waiting: Waiting, reply: FormReply) -> None:
     if reply.content is None:
         return
     if isinstance(waiting, PendingQuestion):
-        _answers_in(waiting.question.items, reply.content)
+        _read_answers(waiting.question.items, reply.content)
     else:
-        _approval_in(reply.content)
+        _read_approval(reply.content)
 
 
-def _approval_in(content: Mapping[str, Any]) -> _Approval:
+def _read_approval(content: Mapping[str, Any]) -> _Approval:
     try:
         return _Approval.model_validate(dict(content))
     except ValidationError as error:
-        raise ConfigError(f"the answer does not fit its form: {faults_of(error)}") from None
+        raise ConfigError(f"the answer does not fit its form: {describe_faults(error)}") from None
 
 
-def _approval_message(waiting: PendingApproval) -> str:
+def _format_approval(waiting: PendingApproval) -> str:
     request = waiting.request
     arguments = make_visible(dump_readable(dict(request.arguments)))
     opens = (
@@ -141,7 +141,7 @@ def _approval_message(waiting: PendingApproval) -> str:
     )
 
 
-def _approval_schema() -> dict[str, Any]:
+def _build_approval_schema() -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {
@@ -152,13 +152,13 @@ def _approval_schema() -> dict[str, Any]:
     }
 
 
-def _question_message(waiting: PendingQuestion) -> str:
+def _format_question(waiting: PendingQuestion) -> str:
     asked = waiting.question
     lines = (make_visible(item.question) for item in asked.items)
     return f"Session {asked.session_id} asks:\n" + "\n".join(lines)
 
 
-def _question_schema(items: tuple[QuestionItem, ...]) -> dict[str, Any]:
+def _build_question_schema(items: tuple[QuestionItem, ...]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for number, item in enumerate(items, 1):
@@ -185,7 +185,7 @@ def _question_schema(items: tuple[QuestionItem, ...]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _answers_in(items: tuple[QuestionItem, ...], content: Mapping[str, Any]) -> list[QuestionAnswer]:
+def _read_answers(items: tuple[QuestionItem, ...], content: Mapping[str, Any]) -> list[QuestionAnswer]:
     answers = []
     for number in range(1, len(items) + 1):
         chosen, text = content.get(f"choice_{number}", []), content.get(f"text_{number}", "")

@@ -24,10 +24,10 @@ from sessiontree.doors.mcp.calls import (
     TASKS,
     DoorTool,
     ToolAsked,
-    missing_tasks,
+    describe_task,
+    make_result,
+    make_tasks_error,
     refuse,
-    result_of,
-    task_members,
 )
 from sessiontree.doors.mcp.forms import FormReply, Waiting, answer_form, check_reply, form_of, reply_of
 from sessiontree.doors.mcp.work import ENDED, Work, find_work
@@ -103,7 +103,7 @@ class McpDoor:
         async def report(progress: float, message: str) -> None:
             await ctx.session.report_progress(progress, message=message)
 
-        asked = ToolAsked(principal, params.arguments or {}, _takes_tasks(ctx), report)
+        asked = ToolAsked(principal, params.arguments or {}, _can_take_tasks(ctx), report)
         try:
             return await tool.call(asked)
         except (NotFoundError, ConflictError, SessionTreeError) as error:
@@ -113,11 +113,11 @@ class McpDoor:
         work = await self._find_task(ctx, params)
         with work.conversation:
             report = await work.report()
-            members = task_members(work, report)
+            members = describe_task(work, report)
             if report.status == "failed":
                 members["error"] = {"code": types.INTERNAL_ERROR, "message": report.error}
             elif report.status == "completed":
-                result = result_of(work, report)
+                result = make_result(work, report)
                 members["result"] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
             elif report.waiting:
                 members["inputRequests"] = {key: form_of(each) for key, each in report.waiting.items()}
@@ -156,8 +156,8 @@ class McpDoor:
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             raise MCPError(types.METHOD_NOT_FOUND, "Method not found", ctx.method)
         _check_header(ctx, params.task_id)
-        if not _takes_tasks(ctx):
-            raise missing_tasks()
+        if not _can_take_tasks(ctx):
+            raise make_tasks_error()
         try:
             return await find_work(self._conversations, self._find_principal(ctx), params.task_id)
         except NotFoundError as error:
@@ -174,7 +174,7 @@ async def _answer_if_open(waiting: Waiting, reply: FormReply, sender: Sender) ->
         return
 
 
-def _takes_tasks(ctx: Asked) -> bool:
+def _can_take_tasks(ctx: Asked) -> bool:
     """Whether the client of a request declared the tasks extension with it."""
     declared = ctx.session.client_capabilities
     return (

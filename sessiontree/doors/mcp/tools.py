@@ -17,7 +17,7 @@ from mcp.server.context import HandlerResult
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.settings.settings import faults_of
+from sessiontree.contracts.settings.settings import describe_faults
 from sessiontree.contracts.tools.program_tool import SavedProgram, SavedText
 from sessiontree.doors.conversations import Conversation, Conversations, NotFoundError
 from sessiontree.doors.mcp.calls import (
@@ -32,7 +32,7 @@ from sessiontree.doors.mcp.calls import (
     list_requests,
 )
 from sessiontree.doors.mcp.forms import FormReply, answer_form, check_reply, list_waiting
-from sessiontree.doors.mcp.work import ENDED, WorkReport, WorkStatus, begin_program, find_newest, work_of
+from sessiontree.doors.mcp.work import ENDED, WorkReport, WorkStatus, begin_program, find_newest, make_work
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.tree.report import ReceiptLine
@@ -191,7 +191,7 @@ class TypedTool:
         try:
             given = self.takes.model_validate(dict(asked.arguments))
         except ValidationError as error:
-            raise ConfigError(f"arguments of {self.name}: {faults_of(error)}") from None
+            raise ConfigError(f"arguments of {self.name}: {describe_faults(error)}") from None
         return await self.carry_out(asked, given)
 
 
@@ -303,13 +303,13 @@ class ConversationTools:
     async def _run_tree(self, asked: ToolAsked, given: RunTree) -> HandlerResult:
         conversation = await self._conversations.begin(asked.principal, given.agent)
         with conversation:
-            work = work_of(conversation, conversation.send(given.task))
+            work = make_work(conversation, conversation.send(given.task))
             return await answer_work(asked, work, given.wait_s)
 
     async def _send(self, asked: ToolAsked, given: SendText) -> HandlerResult:
         conversation = await self._conversations.find(asked.principal, given.conversation)
         with conversation:
-            work = work_of(conversation, conversation.send(given.text))
+            work = make_work(conversation, conversation.send(given.text))
             return await answer_work(asked, work, given.wait_s)
 
     async def _show(self, asked: ToolAsked, given: AskStatus) -> HandlerResult:
@@ -317,7 +317,7 @@ class ConversationTools:
         with conversation:
             if given.cursor is not None:
                 await _wait_for_news(conversation, given.cursor, given.wait_s)
-            return await self._status_of(conversation)
+            return await self._report_status(conversation)
 
     async def _answer(self, asked: ToolAsked, given: AnswerRequest) -> HandlerResult:
         conversation = await self._conversations.find(asked.principal, given.conversation)
@@ -328,7 +328,7 @@ class ConversationTools:
             reply = FormReply(given.content)
             check_reply(waiting, reply)
             await answer_form(waiting, reply, asked.principal.sender)
-            return await self._status_of(conversation)
+            return await self._report_status(conversation)
 
     async def _cancel(self, asked: ToolAsked, given: CancelWork) -> HandlerResult:
         conversation = await self._conversations.find(asked.principal, given.conversation)
@@ -336,11 +336,11 @@ class ConversationTools:
             work = await find_newest(conversation)
             if work is not None and (await work.report()).status not in ENDED:
                 await work.cancel()
-            rows = _rows_of(conversation.tree.receipt())
+            rows = _make_rows(conversation.tree.receipt())
             receipt = Receipt(conversation=conversation.conversation_id, sessions=rows)
             return complete(receipt, "\n".join(f"{row.session}: {row.status}" for row in receipt.sessions))
 
-    async def _status_of(self, conversation: Conversation) -> types.CallToolResult:
+    async def _report_status(self, conversation: Conversation) -> types.CallToolResult:
         work = await find_newest(conversation)
         report = None if work is None else await work.report()
         usage = conversation.tree.usage()
@@ -349,7 +349,7 @@ class ConversationTools:
             state="idle" if report is None else report.shown_status,
             text="" if report is None else report.text,
             error="" if report is None else report.error,
-            sessions=_rows_of(conversation.tree.receipt()),
+            sessions=_make_rows(conversation.tree.receipt()),
             waiting=[] if report is None else list_requests(report),
             waits_for_owner=report is not None and report.waits_for_owner,
             usage=TreeUsage(
@@ -357,7 +357,7 @@ class ConversationTools:
             ),
             cursor=conversation.log.cursor,
         )
-        return complete(status, _status_words(status, report))
+        return complete(status, _describe_status(status, report))
 
 
 async def _wait_for_news(conversation: Conversation, cursor: int, wait_s: float) -> None:
@@ -366,7 +366,7 @@ async def _wait_for_news(conversation: Conversation, cursor: int, wait_s: float)
             await anext(aiter(conversation.tree.events(after=cursor)))
 
 
-def _rows_of(lines: Sequence[ReceiptLine]) -> list[TreeSessionRow]:
+def _make_rows(lines: Sequence[ReceiptLine]) -> list[TreeSessionRow]:
     return [
         TreeSessionRow(
             session=line.session_id,
@@ -379,7 +379,7 @@ def _rows_of(lines: Sequence[ReceiptLine]) -> list[TreeSessionRow]:
     ]
 
 
-def _status_words(status: ConversationStatus, report: WorkReport | None) -> str:
+def _describe_status(status: ConversationStatus, report: WorkReport | None) -> str:
     state: WorkStatus | str = status.state
     words = [f"{status.conversation}: {state}"]
     words += [f"{row.session} ({row.agent}): {row.status}" for row in status.sessions]

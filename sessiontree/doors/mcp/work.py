@@ -14,7 +14,7 @@ from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
 from sessiontree.doors.mcp.forms import Waiting, list_waiting
 from sessiontree.doors.principals import DoorPrincipal
-from sessiontree.doors.turns import HeardTurn, Turn, new_turn_id
+from sessiontree.doors.turns import HeardTurn, Turn, make_turn_id
 
 WorkStatus: TypeAlias = Literal["working", "input_required", "completed", "cancelled", "failed"]
 FIRST_FACTS: Final = 64
@@ -63,7 +63,7 @@ class Work(Protocol):
     async def until_durable(self) -> None:
         """Wait until the journal has it."""
 
-    async def until_ended(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Wait until it has ended."""
 
     async def report(self) -> WorkReport:
@@ -86,12 +86,12 @@ class TurnWork:
         Raises:
             ConflictError: the conversation takes no message any more.
         """
-        if await self.conversation.log.until_heard(self.work_id) is None:
+        if await self.conversation.log.wait_until_heard(self.work_id) is None:
             raise ConflictError("the conversation has ended; begin another one")
 
-    async def until_ended(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Wait until it has ended."""
-        await self.conversation.log.until_ended(self.work_id)
+        await self.conversation.log.wait_until_ended(self.work_id)
 
     async def report(self) -> WorkReport:
         """Return its state.
@@ -145,7 +145,7 @@ class ProgramWork:
     async def until_durable(self) -> None:
         """Return at once: it was begun when the journal had it."""
 
-    async def until_ended(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Wait until it has ended."""
         await self.conversation.tree.session(self.session_id).result()
 
@@ -173,7 +173,7 @@ class ProgramWork:
         await self.conversation.tree.session(self.session_id).cancel(f"cancelled by {name}")
 
 
-def work_of(conversation: Conversation, turn: Turn) -> Work:
+def make_work(conversation: Conversation, turn: Turn) -> Work:
     """Return the work of a turn that was asked for just now."""
     return TurnWork(conversation, turn.turn_id)
 
@@ -184,7 +184,7 @@ async def begin_program(conversation: Conversation, saved: SavedText, inputs: Ma
     Raises:
         SpawnRefused, LimitExceeded: a rule or a limit forbids it.
     """
-    work_id = new_turn_id(conversation.conversation_id)
+    work_id = make_turn_id(conversation.conversation_id)
     await conversation.tree.main.spawn(
         "branch",
         f"Run {saved.name}.",

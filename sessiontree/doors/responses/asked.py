@@ -88,7 +88,7 @@ async def open_response(
             return OpenedResponse(Begun(exchange, repeated, None), live, previous)
         begun = await begin_response(exchange, previous, asked)
         if key is not None and begun.turn is not None:
-            await exchange.until_heard(begun.turn)
+            await exchange.wait_until_heard(begun.turn)
         return OpenedResponse(begun, live, previous)
 
 
@@ -104,7 +104,7 @@ async def find_exchange(
         ConflictError: the response can't be continued.
         ConfigError: the request does not fit its conversation; or none can be begun.
     """
-    previous = asked.previous or _known_response(exchanges, principal, asked)
+    previous = asked.previous or _find_known_response(exchanges, principal, asked)
     if previous is not None:
         try:
             exchange = await exchanges.find(principal, previous, is_named=asked.previous is not None)
@@ -134,7 +134,7 @@ async def begin_response(exchange: DoorExchange, previous: str | None, asked: Cl
     """
     if asked.outputs:
         return Begun(exchange, (await exchange.answer(asked.outputs)).response_id, None)
-    text = exchange.with_instructions(asked.instructions, _whole_text(previous, asked))
+    text = exchange.add_instructions(asked.instructions, _build_text(previous, asked))
     turn_id = None if asked.key is None else asked.key.turn_id(exchange.conversation.conversation_id)
     turn = await exchange.send(previous, text, asked.images, asked.settings, turn_id)
     return Begun(exchange, turn.turn_id, turn)
@@ -152,13 +152,15 @@ def note_end(
     digests = [f"call:{each.call_id}" for each in waiting]
     if asked.previous is None:
         now = () if not asked.text else (Utterance("user", asked.text),)
-        texts = [Utterance("assistant", each) for each in exchange.log.fold.texts_of(ended)]
+        texts = [Utterance("assistant", each) for each in exchange.log.fold.list_texts(ended)]
         digests.append(digest_of(asked.agent, asked.instructions, (*asked.history, *now, *texts)))
     principal_id = exchange.conversation.principal.principal_id
     exchanges.histories.keep(principal_id, ended.response_id, digests)
 
 
-def _known_response(exchanges: DoorExchanges, principal: DoorPrincipal, asked: ClientRequest) -> str | None:
+def _find_known_response(
+    exchanges: DoorExchanges, principal: DoorPrincipal, asked: ClientRequest
+) -> str | None:
     for call_id in asked.outputs:
         found = exchanges.histories.find(principal.principal_id, f"call:{call_id}")
         if found is not None:
@@ -169,7 +171,7 @@ def _known_response(exchanges: DoorExchanges, principal: DoorPrincipal, asked: C
     return exchanges.histories.find(principal.principal_id, digest)
 
 
-def _whole_text(previous: str | None, asked: ClientRequest) -> str:
+def _build_text(previous: str | None, asked: ClientRequest) -> str:
     """Return the message, with the history before it if nobody here has heard it."""
     if previous is not None or not asked.history:
         return asked.text

@@ -11,20 +11,20 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field, ValidationError
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.settings.settings import faults_of
+from sessiontree.contracts.settings.settings import describe_faults
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.doors.client_tools import MAX_TOOLS, GivenFunction, declare
 from sessiontree.doors.response_log import HostedCall, LoggedResponse, OutputItem, ResponseFold, SaidText
 from sessiontree.doors.responses.asked import ClientRequest
-from sessiontree.doors.responses.data_urls import image_of
+from sessiontree.doors.responses.data_urls import parse_image
 from sessiontree.doors.responses.response_request import (
     MAX_ITEMS,
     GivenText,
     GivenValue,
     RequestScript,
     TextForm,
-    settings_of,
+    make_settings,
 )
 
 SEPARATOR: Final = "\n\n"
@@ -128,10 +128,10 @@ def read_chat(value: object) -> ChatRequest:
     try:
         return ChatRequest.model_validate(value)
     except ValidationError as error:
-        raise ConfigError(f"the request can't be used: {faults_of(error)}") from None
+        raise ConfigError(f"the request can't be used: {describe_faults(error)}") from None
 
 
-def chat_request(given: ChatRequest) -> ClientRequest:
+def convert_chat_request(given: ChatRequest) -> ClientRequest:
     """Return what a request asks, whatever the protocol.
 
     Raises:
@@ -142,17 +142,17 @@ def chat_request(given: ChatRequest) -> ClientRequest:
         if isinstance(each, ChatOutput):
             script.add_output(each.tool_call_id, each.text)
         else:
-            script.add_message(each.role, each.text, [image_of(url) for url in each.image_urls])
+            script.add_message(each.role, each.text, [parse_image(url) for url in each.image_urls])
     most = given.max_completion_tokens or given.max_tokens
     return script.request(
         agent=given.model,
         instructions="",
         declared=declare([each.function for each in given.tools]),
-        settings=settings_of(given.tool_choice, given.temperature, most),
+        settings=make_settings(given.tool_choice, given.temperature, most),
     )
 
 
-def completion_of(agent: str, fold: ResponseFold, ended: LoggedResponse) -> dict[str, Any]:
+def make_completion(agent: str, fold: ResponseFold, ended: LoggedResponse) -> dict[str, Any]:
     """Return a response that has ended as a chat completion.
 
     Args:
@@ -161,7 +161,7 @@ def completion_of(agent: str, fold: ResponseFold, ended: LoggedResponse) -> dict
         ended: The response.
     """
     waiting = () if ended.ended is None else ended.ended.waiting
-    text = SEPARATOR.join(fold.texts_of(ended))
+    text = SEPARATOR.join(fold.list_texts(ended))
     message: dict[str, Any] = {"role": "assistant", "content": text or None, "refusal": None}
     if waiting:
         message["tool_calls"] = [_call_of(each) for each in waiting]
@@ -173,11 +173,11 @@ def completion_of(agent: str, fold: ResponseFold, ended: LoggedResponse) -> dict
         "created": ended.start.at_ms // 1000,
         "model": agent,
         "choices": [choice],
-        "usage": chat_usage(fold.used_by(ended)),
+        "usage": convert_chat_usage(fold.sum_usage(ended)),
     }
 
 
-def chat_usage(usage: Usage) -> dict[str, Any]:
+def convert_chat_usage(usage: Usage) -> dict[str, Any]:
     """Return what a response used, in tokens."""
     return {
         "prompt_tokens": usage.input_tokens,
@@ -215,20 +215,20 @@ class ChatChunks:
 
     def begin(self) -> Iterator[dict[str, Any]]:
         """Yield the first chunk."""
-        yield self._chunk({"role": "assistant", "content": ""})
+        yield self._make_chunk({"role": "assistant", "content": ""})
 
-    def piece(self, text: str) -> Iterator[dict[str, Any]]:
+    def emit_piece(self, text: str) -> Iterator[dict[str, Any]]:
         """Yield the chunk of a piece of text."""
         if text:
             between = SEPARATOR if self._has_text and not self._sent else ""
             self._sent += text
-            yield self._chunk({"content": between + text})
+            yield self._make_chunk({"content": between + text})
 
     def items(self, items: Sequence[OutputItem]) -> Iterator[dict[str, Any]]:
         """Yield what is left of texts that are whole; what the tree ran itself is left out."""
         for each in items:
             if isinstance(each, SaidText):
-                yield from self.piece(
+                yield from self.emit_piece(
                     each.text[len(self._sent) :] if each.text.startswith(self._sent) else ""
                 )
                 self._has_text = self._has_text or bool(self._sent)
@@ -237,15 +237,15 @@ class ChatChunks:
     def end(self, waiting: Sequence[HostedCall], usage: Usage) -> Iterator[dict[str, Any]]:
         """Yield the calls that wait for the client, why the answer ends, and what it used."""
         for place, call in enumerate(waiting):
-            yield self._chunk({"tool_calls": [{"index": place, **_call_of(call)}]})
-        yield self._chunk({}, "tool_calls" if waiting else "stop")
+            yield self._make_chunk({"tool_calls": [{"index": place, **_call_of(call)}]})
+        yield self._make_chunk({}, "tool_calls" if waiting else "stop")
         if self._has_usage:
-            yield self._frame([]) | {"usage": chat_usage(usage)}
+            yield self._make_frame([]) | {"usage": convert_chat_usage(usage)}
 
-    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
-        return self._frame([{"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}])
+    def _make_chunk(self, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+        return self._make_frame([{"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}])
 
-    def _frame(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    def _make_frame(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         frame: dict[str, Any] = {
             "id": f"chatcmpl-{self._response_id}",
             "object": "chat.completion.chunk",

@@ -11,7 +11,7 @@ from sessiontree.contracts.values.messages import ImageContent
 _FORM: Final = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/]+={0,2})")
 
 
-def image_of(url: str) -> ImageContent:
+def parse_image(url: str) -> ImageContent:
     """Return the image of a data URL; nothing is fetched.
 
     Raises:

@@ -11,12 +11,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.model_settings import ModelSettings
-from sessiontree.contracts.settings.settings import faults_of
+from sessiontree.contracts.settings.settings import describe_faults
 from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.doors.client_tools import MAX_TOOLS, GivenFunction, declare
 from sessiontree.doors.histories import Speaker, Utterance
 from sessiontree.doors.responses.asked import ClientRequest
-from sessiontree.doors.responses.data_urls import image_of
+from sessiontree.doors.responses.data_urls import parse_image
 
 MAX_TEXT_CHARS: Final = 1_000_000
 MAX_ITEMS: Final = 5_000
@@ -66,10 +66,10 @@ class GivenMessage(GivenValue):
     @property
     def images(self) -> tuple[ImagePart, ...]:
         """Its images."""
-        return () if isinstance(self.content, str) else tuple(_images_in(self.content))
+        return () if isinstance(self.content, str) else tuple(_select_images(self.content))
 
 
-def _images_in(parts: tuple[TextPart | ImagePart, ...]) -> list[ImagePart]:
+def _select_images(parts: tuple[TextPart | ImagePart, ...]) -> list[ImagePart]:
     return [part for part in parts if isinstance(part, ImagePart)]
 
 
@@ -92,14 +92,14 @@ class PassedItem(GivenValue):
     type: Literal["function_call", "reasoning"]
 
 
-def _with_type(value: Any) -> Any:
+def _add_type(value: Any) -> Any:
     """Return an item with its type: a message may leave it out."""
     return {"type": "message", **value} if isinstance(value, dict) and "role" in value else value
 
 
 GivenItem: TypeAlias = Annotated[
     Annotated[GivenMessage | GivenOutput | PassedItem, Field(discriminator="type")],
-    BeforeValidator(_with_type),
+    BeforeValidator(_add_type),
 ]
 
 
@@ -145,7 +145,7 @@ class ResponseRequest(GivenValue):
     @property
     def settings(self) -> ModelSettings | None:
         """Settings of the model that it asks for."""
-        return settings_of(self.tool_choice, self.temperature, self.max_output_tokens)
+        return make_settings(self.tool_choice, self.temperature, self.max_output_tokens)
 
     @property
     def items(self) -> tuple[GivenItem, ...]:
@@ -155,7 +155,7 @@ class ResponseRequest(GivenValue):
         return self.input
 
 
-def settings_of(
+def make_settings(
     tool_choice: str, temperature: float | None, max_output_tokens: int | None
 ) -> ModelSettings | None:
     """Return the settings of a model that a client asks for; None = it asks for none."""
@@ -175,7 +175,7 @@ def read_request(value: object) -> ResponseRequest:
     try:
         return ResponseRequest.model_validate(value)
     except ValidationError as error:
-        raise ConfigError(f"the request can't be used: {faults_of(error)}") from None
+        raise ConfigError(f"the request can't be used: {describe_faults(error)}") from None
 
 
 def request_in(given: ResponseRequest) -> ClientRequest:
@@ -187,7 +187,7 @@ def request_in(given: ResponseRequest) -> ClientRequest:
     script = RequestScript()
     for item in given.items:
         if isinstance(item, GivenMessage):
-            script.add_message(item.role, item.text, [image_of(each.image_url) for each in item.images])
+            script.add_message(item.role, item.text, [parse_image(each.image_url) for each in item.images])
         elif isinstance(item, GivenOutput):
             script.add_output(item.call_id, item.text)
     if given.previous_response_id is not None and script.has_answers:

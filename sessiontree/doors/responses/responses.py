@@ -38,7 +38,7 @@ class ResponseFrame:
     is_background: bool = False
 
 
-def response_of(frame: ResponseFrame, fold: ResponseFold, logged: LoggedResponse) -> dict[str, Any]:
+def make_response(frame: ResponseFrame, fold: ResponseFold, logged: LoggedResponse) -> dict[str, Any]:
     """Return a response as its client sees it.
 
     Args:
@@ -52,19 +52,19 @@ def response_of(frame: ResponseFrame, fold: ResponseFold, logged: LoggedResponse
         status, error = "failed", {"code": "server_error", "message": ended.error}
     elif ended is not None:
         status = "completed"
-    output = [item_of(frame.response_id, place, each) for place, each in enumerate(fold.items_of(logged))]
+    output = [make_item(frame.response_id, place, each) for place, each in enumerate(fold.list_items(logged))]
     output += [call_of(each) for each in (() if ended is None else ended.waiting)]
     return {
-        **_frame_of(frame, logged.previous, logged.start.at_ms // 1000),
+        **_make_frame(frame, logged.previous, logged.start.at_ms // 1000),
         "completed_at": ended.at_ms // 1000 if ended is not None and status == "completed" else None,
         "status": status,
         "output": output,
         "error": error,
-        "usage": None if ended is None else usage_of(fold.used_by(logged)),
+        "usage": None if ended is None else build_usage(fold.sum_usage(logged)),
     }
 
 
-def begun_response(frame: ResponseFrame, previous: str | None, at_s: int) -> dict[str, Any]:
+def make_begun_response(frame: ResponseFrame, previous: str | None, at_s: int) -> dict[str, Any]:
     """Return a response that has begun.
 
     Args:
@@ -72,10 +72,10 @@ def begun_response(frame: ResponseFrame, previous: str | None, at_s: int) -> dic
         previous: Id of the response before it.
         at_s: When it was made, in seconds since 1970.
     """
-    return _frame_of(frame, previous, at_s)
+    return _make_frame(frame, previous, at_s)
 
 
-def _frame_of(frame: ResponseFrame, previous: str | None, at_s: int) -> dict[str, Any]:
+def _make_frame(frame: ResponseFrame, previous: str | None, at_s: int) -> dict[str, Any]:
     return {
         "id": frame.response_id,
         "object": "response",
@@ -88,7 +88,7 @@ def _frame_of(frame: ResponseFrame, previous: str | None, at_s: int) -> dict[str
         "instructions": None,
         "output": [],
         "error": None,
-        "tools": [_tool_of(name, each) for name, each in frame.tools.items()],
+        "tools": [_make_tool(name, each) for name, each in frame.tools.items()],
         "tool_choice": frame.tool_choice,
         "truncation": "disabled",
         "parallel_tool_calls": True,
@@ -111,11 +111,11 @@ def _frame_of(frame: ResponseFrame, previous: str | None, at_s: int) -> dict[str
     }
 
 
-def _tool_of(name: str, declared: Mapping[str, JsonValue]) -> dict[str, Any]:
+def _make_tool(name: str, declared: Mapping[str, JsonValue]) -> dict[str, Any]:
     return {"type": "function", "name": name, "strict": None, **declared}
 
 
-def usage_of(usage: Usage) -> dict[str, Any]:
+def build_usage(usage: Usage) -> dict[str, Any]:
     """Return what a response used, in tokens."""
     return {
         "input_tokens": usage.input_tokens,
@@ -126,7 +126,7 @@ def usage_of(usage: Usage) -> dict[str, Any]:
     }
 
 
-def item_of(response_id: str, place: int, item: OutputItem) -> dict[str, Any]:
+def make_item(response_id: str, place: int, item: OutputItem) -> dict[str, Any]:
     """Return an item of a response, as far as it has come; its id is the same in all of its states.
 
     Args:
@@ -138,7 +138,7 @@ def item_of(response_id: str, place: int, item: OutputItem) -> dict[str, Any]:
     match item:
         case SaidText():
             phase = "final_answer" if item.is_final else "commentary"
-            return message_of(where, item.text, "completed") | {"phase": phase}
+            return make_message(where, item.text, "completed") | {"phase": phase}
         case OwnCall():
             return {
                 "type": "sessiontree:tool_call",
@@ -172,9 +172,9 @@ def item_of(response_id: str, place: int, item: OutputItem) -> dict[str, Any]:
             }
 
 
-def message_of(where: str, text: str, status: str) -> dict[str, Any]:
+def make_message(where: str, text: str, status: str) -> dict[str, Any]:
     """Return a message; ``where`` is the part of its id that says where it is."""
-    content = [_part(text)] if status == "completed" else []
+    content = [_make_part(text)] if status == "completed" else []
     item: dict[str, Any] = {"type": "message", "id": f"msg_{where}", "role": "assistant"}
     return item | {"status": status, "content": content}
 
@@ -191,7 +191,7 @@ def call_of(call: HostedCall) -> dict[str, Any]:
     }
 
 
-def _part(text: str) -> dict[str, Any]:
+def _make_part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
@@ -222,31 +222,33 @@ class ResponseEvents:
         """Yield the first events, before the model has said anything."""
         self._at_s = at_s
         for name in ("response.created", "response.in_progress"):
-            yield from self._event(name, response=begun_response(self._frame, previous, at_s))
+            yield from self._emit(name, response=make_begun_response(self._frame, previous, at_s))
 
-    def piece(self, text: str) -> Iterator[dict[str, Any]]:
+    def emit_piece(self, text: str) -> Iterator[dict[str, Any]]:
         """Yield the events of a piece of text."""
         if self._said is None:
             self._said = []
-            item = message_of(self._where, "", "in_progress")
-            yield from self._event("response.output_item.added", output_index=self._place, item=item)
-            yield from self._event("response.content_part.added", **self._text_place(), part=_part(""))
+            item = make_message(self._where, "", "in_progress")
+            yield from self._emit("response.output_item.added", output_index=self._place, item=item)
+            yield from self._emit("response.content_part.added", **self._locate_text(), part=_make_part(""))
         if text:
             self._said.append(text)
-            yield from self._delta("response.output_text.delta", text, **self._text_place(), logprobs=[])
+            yield from self._emit_delta(
+                "response.output_text.delta", text, **self._locate_text(), logprobs=[]
+            )
 
     def items(self, items: Sequence[OutputItem]) -> Iterator[dict[str, Any]]:
         """Yield the events of items that are new, and of requests that were decided."""
         for each in items:
             if isinstance(each, SaidText):
-                yield from self._message(each)
+                yield from self._emit_message(each)
             else:
-                yield from self._whole(each)
+                yield from self._emit_whole_item(each)
         for place, asked in tuple(self._asked.items()):
             if asked.decision:
                 del self._asked[place]
-                item = item_of(self._frame.response_id, place, asked)
-                yield from self._event("response.output_item.done", output_index=place, item=item)
+                item = make_item(self._frame.response_id, place, asked)
+                yield from self._emit("response.output_item.done", output_index=place, item=item)
 
     def end(self, response: Mapping[str, Any], waiting: Sequence[HostedCall]) -> Iterator[dict[str, Any]]:
         """Yield the last events.
@@ -256,66 +258,68 @@ class ResponseEvents:
             waiting: The calls that wait for the client.
         """
         if self._said is not None:  # the model was stopped before its reply was whole
-            item = message_of(self._where, "", "incomplete") | {"content": [_part("".join(self._said))]}
-            yield from self._event("response.output_item.done", output_index=self._place, item=item)
+            item = make_message(self._where, "", "incomplete") | {
+                "content": [_make_part("".join(self._said))]
+            }
+            yield from self._emit("response.output_item.done", output_index=self._place, item=item)
         for call in waiting:
             yield from self._call(call)
-        yield from self._event(f"response.{response['status']}", response=response)
+        yield from self._emit(f"response.{response['status']}", response=response)
 
     def fail(self, previous: str | None, message: str) -> Iterator[dict[str, Any]]:
         """Yield the last events of a response that the journal does not have."""
         error = {"code": "server_error", "message": message}
-        failed = begun_response(self._frame, previous, self._at_s) | {"status": "failed", "error": error}
+        failed = make_begun_response(self._frame, previous, self._at_s) | {"status": "failed", "error": error}
         yield from self.end(failed, ())
 
-    def _message(self, said: SaidText) -> Iterator[dict[str, Any]]:
+    def _emit_message(self, said: SaidText) -> Iterator[dict[str, Any]]:
         sent = "" if self._said is None else "".join(self._said)
-        yield from self.piece(said.text[len(sent) :] if said.text.startswith(sent) else "")
-        where, self._said = self._text_place(), None
-        yield from self._event("response.output_text.done", **where, text=said.text, logprobs=[])
-        yield from self._event("response.content_part.done", **where, part=_part(said.text))
-        item = item_of(self._frame.response_id, self._place, said)
-        yield from self._event("response.output_item.done", output_index=self._place, item=item)
+        yield from self.emit_piece(said.text[len(sent) :] if said.text.startswith(sent) else "")
+        where, self._said = self._locate_text(), None
+        yield from self._emit("response.output_text.done", **where, text=said.text, logprobs=[])
+        yield from self._emit("response.content_part.done", **where, part=_make_part(said.text))
+        item = make_item(self._frame.response_id, self._place, said)
+        yield from self._emit("response.output_item.done", output_index=self._place, item=item)
         self._place += 1
 
-    def _whole(self, item: OutputItem) -> Iterator[dict[str, Any]]:
+    def _emit_whole_item(self, item: OutputItem) -> Iterator[dict[str, Any]]:
         place = self._place
         self._place += 1
-        shown = item_of(self._frame.response_id, place, item)
+        shown = make_item(self._frame.response_id, place, item)
         begun = shown | {"status": "in_progress"}
-        yield from self._event("response.output_item.added", output_index=place, item=begun)
+        yield from self._emit("response.output_item.added", output_index=place, item=begun)
         if isinstance(item, AskedApproval):
             self._asked[place] = item
         else:
-            yield from self._event("response.output_item.done", output_index=place, item=shown)
+            yield from self._emit("response.output_item.done", output_index=place, item=shown)
 
     def _call(self, call: HostedCall) -> Iterator[dict[str, Any]]:
         place = self._place
         self._place += 1
         item = call_of(call)
         begun = item | {"arguments": "", "status": "in_progress"}
-        yield from self._event("response.output_item.added", output_index=place, item=begun)
+        yield from self._emit("response.output_item.added", output_index=place, item=begun)
         where: dict[str, Any] = {"item_id": item["id"], "output_index": place}
         text = item["arguments"]
-        yield from self._delta("response.function_call_arguments.delta", text, **where)
-        yield from self._event(
+        yield from self._emit_delta("response.function_call_arguments.delta", text, **where)
+        yield from self._emit(
             "response.function_call_arguments.done", **where, name=call.tool, arguments=text
         )
-        yield from self._event("response.output_item.done", output_index=place, item=item)
+        yield from self._emit("response.output_item.done", output_index=place, item=item)
 
     @property
     def _where(self) -> str:
         return f"{self._frame.response_id}_{self._place}"
 
-    def _text_place(self) -> dict[str, Any]:
+    def _locate_text(self) -> dict[str, Any]:
         return {"item_id": f"msg_{self._where}", "output_index": self._place, "content_index": 0}
 
-    def _event(self, name: str, /, **members: Any) -> Iterator[dict[str, Any]]:
+    def _emit(self, name: str, /, **members: Any) -> Iterator[dict[str, Any]]:
         self._number += 1
         if self._number > self._after:
             yield {"type": name, "sequence_number": self._number, **members}
 
-    def _delta(self, name: str, delta: str, /, **members: Any) -> Iterator[dict[str, Any]]:
+    def _emit_delta(self, name: str, delta: str, /, **members: Any) -> Iterator[dict[str, Any]]:
         before = self._number
         self._number += len(delta)
         if self._number > self._after:

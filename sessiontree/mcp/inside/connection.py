@@ -13,7 +13,7 @@ from mcp import Client, types
 from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 
-from sessiontree.mcp.inside.replies import reply_of, row_of
+from sessiontree.mcp.inside.replies import build_row, reply_of
 from sessiontree.version import VERSION
 
 MAX_LISTED: Final = 10_001
@@ -69,8 +69,8 @@ class OwnedConnection:
         client = Client(
             self._transport,
             client_info=types.Implementation(name="sessiontree", version=VERSION),
-            elicitation_callback=self._asked,
-            message_handler=self._heard,
+            elicitation_callback=self._on_asked,
+            message_handler=self._on_message,
             cache=None,
         )
         async with client:
@@ -147,7 +147,7 @@ class OwnedConnection:
                 result: Any = await session.call_tool(
                     order["tool"],
                     order["arguments"],
-                    input_responses=_responses_of(responses),
+                    input_responses=_parse_responses(responses),
                     request_state=state,
                     allow_input_required=True,
                     allow_claimed=True,
@@ -162,12 +162,12 @@ class OwnedConnection:
             if not isinstance(result, types.InputRequiredResult):
                 raise CallFailed("server", "it gave a kind of result that was not asked for")
             if result.input_requests:
-                return {"input": {"requests": _requests_of(result), "state": result.request_state}}
+                return {"input": {"requests": _dump_requests(result), "state": result.request_state}}
             state, responses = result.request_state, None
             await asyncio.sleep(min(0.05 * 2**round_number, 1.0))
         raise CallFailed("server", f"it wanted the call again {MAX_STATE_ROUNDS} times without a question")
 
-    async def _asked(
+    async def _on_asked(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         """Put a question of a handshake-era server to the call that it came in."""
@@ -177,11 +177,11 @@ class OwnedConnection:
         if taking is None:
             return types.ElicitResult(action="cancel")
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        request = {"method": "elicitation/create", "params": _plain(params)}
+        request = {"method": "elicitation/create", "params": _to_plain(params)}
         taking.asked.put_nowait((request, answer))
         return types.ElicitResult.model_validate(await answer)
 
-    async def _heard(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._has_changed.set()
 
@@ -204,23 +204,23 @@ class OwnedConnection:
         for _ in range(MAX_PAGES):
             params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
             page = await self._client.session.list_tools(params=params)
-            rows += [row_of(tool) for tool in page.tools[: MAX_LISTED - len(rows)]]
+            rows += [build_row(tool) for tool in page.tools[: MAX_LISTED - len(rows)]]
             cursor = page.next_cursor
             if cursor is None or len(rows) >= MAX_LISTED:
                 break
         return rows
 
 
-def _plain(model: Any) -> dict[str, Any]:
+def _to_plain(model: Any) -> dict[str, Any]:
     dumped: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
     return dumped
 
 
-def _requests_of(result: types.InputRequiredResult) -> dict[str, Any]:
-    return {key: _plain(request) for key, request in (result.input_requests or {}).items()}
+def _dump_requests(result: types.InputRequiredResult) -> dict[str, Any]:
+    return {key: _to_plain(request) for key, request in (result.input_requests or {}).items()}
 
 
-def _responses_of(responses: dict[str, Any] | None) -> types.InputResponses | None:
+def _parse_responses(responses: dict[str, Any] | None) -> types.InputResponses | None:
     if not responses:
         return None
     return {key: types.ElicitResult.model_validate(each) for key, each in responses.items()}

@@ -36,13 +36,13 @@ class StoredTokens(httpx2.Auth):
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request with the tokens; refresh them once if they are refused."""
         stored = await asyncio.to_thread(self._place.read)
-        used = _token_in(stored)
+        used = _get_token(stored)
         if stored is not None and _is_old(stored):
             refreshing = self._refresh(used)
             answer: httpx2.Response | None = None
             while (asked := await _step(refreshing, answer)) is not None:
                 answer = yield asked
-            used = _token_in(await asyncio.to_thread(self._place.read))
+            used = _get_token(await asyncio.to_thread(self._place.read))
         if used:
             request.headers["Authorization"] = f"Bearer {used}"
         response = yield request
@@ -51,7 +51,7 @@ class StoredTokens(httpx2.Auth):
         refreshing, answer = self._refresh(used), None
         while (asked := await _step(refreshing, answer)) is not None:
             answer = yield asked
-        now = _token_in(await asyncio.to_thread(self._place.read))
+        now = _get_token(await asyncio.to_thread(self._place.read))
         if not now or now == used:
             self.needs_login = True
             return
@@ -69,7 +69,7 @@ class StoredTokens(httpx2.Auth):
         try:
             stored = await asyncio.to_thread(self._place.read)
             tokens = {} if stored is None else stored.get("tokens") or {}
-            if stored is None or _token_in(stored) != used or not tokens.get("refresh_token"):
+            if stored is None or _get_token(stored) != used or not tokens.get("refresh_token"):
                 return
             response = yield _refresh_request(stored, tokens["refresh_token"])
             if response.status_code != 200:
@@ -77,7 +77,7 @@ class StoredTokens(httpx2.Auth):
             given = json.loads(await response.aread())
             if isinstance(given, dict) and isinstance(given.get("access_token"), str):
                 renewed = {**tokens, **given}
-                expires = _expiry_of(renewed)
+                expires = _compute_expiry(renewed)
                 await asyncio.to_thread(
                     self._place.write, {**stored, "tokens": renewed, "expires_at": expires}
                 )
@@ -94,7 +94,7 @@ async def _step(
         return None
 
 
-def _token_in(stored: Mapping[str, Any] | None) -> str:
+def _get_token(stored: Mapping[str, Any] | None) -> str:
     tokens = None if stored is None else stored.get("tokens")
     token = tokens.get("access_token") if isinstance(tokens, dict) else None
     return token if isinstance(token, str) else ""
@@ -105,7 +105,7 @@ def _is_old(stored: Mapping[str, Any]) -> bool:
     return isinstance(expires_at, int | float) and expires_at - EARLY_S <= time.time()
 
 
-def _expiry_of(tokens: Mapping[str, Any]) -> float | None:
+def _compute_expiry(tokens: Mapping[str, Any]) -> float | None:
     seconds = tokens.get("expires_in")
     return time.time() + seconds if isinstance(seconds, int | float) else None
 

@@ -98,7 +98,7 @@ async def log_in(url: str, tokens: str, show: Show) -> None:
     place = TokenPlace(tokens, url)
     stored = await asyncio.to_thread(place.read)
     login = _Login(stored)
-    server = await asyncio.start_server(login.serve, "127.0.0.1", _port_of(login.client))
+    server = await asyncio.start_server(login.serve, "127.0.0.1", _get_port(login.client))
     async with server:
         port = server.sockets[0].getsockname()[1]
         redirect = f"http://127.0.0.1:{port}/callback"
@@ -139,7 +139,7 @@ async def log_in(url: str, tokens: str, show: Show) -> None:
         place.write(value)
 
 
-def _port_of(client: OAuthClientInformationFull | None) -> int:
+def _get_port(client: OAuthClientInformationFull | None) -> int:
     """Return the port that a registration names; 0 = any."""
     for each in (client.redirect_uris or ()) if client is not None else ():
         if each.port is not None:

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import Any, Final
 
-from sessiontree.mcp.frames import FrameFault, frame_of, read_message
+from sessiontree.mcp.frames import FrameFault, encode_frame, read_message
 from sessiontree.mcp.inside.connection import CallFailed, OwnedConnection
 from sessiontree.mcp.inside.http_streams import HttpStreams
 from sessiontree.mcp.inside.login import log_in
@@ -55,11 +55,11 @@ class ConnectionOrders:
         http = HttpStreams(order["url"], order["headers"], order["tokens"])
         connection = OwnedConnection(http.open() if streams is None else streams.open(), self._tell)
 
-        async def ready(found: dict[str, Any]) -> None:
+        async def on_ready(found: dict[str, Any]) -> None:
             process = None if streams is None else streams.process
             await self._tell({"ready": {**found, "pid": None if process is None else process.pid}})
 
-        owner = asyncio.create_task(connection.run(ready, self._over))
+        owner = asyncio.create_task(connection.run(on_ready, self._over))
         ends = [asyncio.create_task(self._over.wait())]
         if streams is not None:
             ends.append(asyncio.create_task(streams.has_ended.wait()))
@@ -77,7 +77,7 @@ class ConnectionOrders:
             task.cancel()
         if not self._over.is_set():
             error = None if owner.cancelled() else owner.exception()
-            reason = failed or ("it ended" if error is None else _words_of(error))
+            reason = failed or ("it ended" if error is None else _describe_error(error))
             kind = "needs_login" if streams is None and http.needs_login else "failed"
             said = "" if streams is None else streams.last_words
             with suppress(OSError):
@@ -109,7 +109,7 @@ class ConnectionOrders:
             self._calls.pop(number, None)
             raise
         except Exception as error:  # noqa: BLE001 - whatever the library raises is this call's failure
-            answer = {"error": {"kind": "failed", "reason": _words_of(error)[:REASON_CHARS]}}
+            answer = {"error": {"kind": "failed", "reason": _describe_error(error)[:REASON_CHARS]}}
         self._calls.pop(number, None)
         with suppress(OSError):
             try:
@@ -125,17 +125,17 @@ class ConnectionOrders:
             await log_in(order["url"], order["tokens"], show)
         except Exception as error:  # noqa: BLE001 - as above
             await self._tell(
-                {"failed": {"kind": "failed", "reason": _words_of(error)[:REASON_CHARS], "said": ""}}
+                {"failed": {"kind": "failed", "reason": _describe_error(error)[:REASON_CHARS], "said": ""}}
             )
         else:
             await self._tell({"ready": {}})
 
     async def _tell(self, message: dict[str, Any]) -> None:
-        self._writer.write(frame_of(message))
+        self._writer.write(encode_frame(message))
         await self._writer.drain()
 
 
-def _words_of(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """Return what went wrong first, without the groups around it."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]

@@ -26,7 +26,7 @@ def reply_of(result: types.CallToolResult) -> dict[str, Any]:
             else:
                 left_out += 1
             continue
-        text = _text_of(block)
+        text = _format_block(block)
         if room <= 0:
             left_out += 1
             continue
@@ -44,7 +44,7 @@ def reply_of(result: types.CallToolResult) -> dict[str, Any]:
     }
 
 
-def _text_of(block: Any) -> str:
+def _format_block(block: Any) -> str:
     if isinstance(block, types.TextContent):
         return block.text
     if isinstance(block, types.ResourceLink):
@@ -59,7 +59,7 @@ def _text_of(block: Any) -> str:
     return f"[content of type {getattr(block, 'type', 'unknown')} was left out]"
 
 
-def row_of(tool: types.Tool) -> dict[str, Any]:
+def build_row(tool: types.Tool) -> dict[str, Any]:
     """Return a tool as ``{name, description, parameters, output, annotations}``."""
     hints = tool.annotations
     return {

@@ -30,7 +30,7 @@ class Exchange:
     model: str
     request: Mapping[str, Any]
     """The question as a model sees it; see
-    :func:`~sessiontree.models.cassettes.seen_request.seen_request`."""
+    :func:`~sessiontree.models.cassettes.seen_request.build_seen_request`."""
     reply: Sequence[Mapping[str, Any]]
     """The pieces of the reply."""
     failure: Mapping[str, Any] | None = None
@@ -64,7 +64,7 @@ class Cassette:
             lines = path.read_bytes().decode("utf-8", "surrogatepass").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cassette {path} can't be read: {error}") from None
-        head = _object_of(lines[0], path, 1)
+        head = _parse_object(lines[0], path, 1)
         version = head.get("cassette")
         if type(version) is not int or not isinstance(head.get("models"), dict):
             raise ConfigError(
@@ -72,10 +72,10 @@ class Cassette:
             )
         if version != VERSION:
             raise ConfigError(f"cassette {path} has version {version}; this release reads version {VERSION}")
-        found = cls({name: _size_of(given) for name, given in head["models"].items()})
+        found = cls({name: _read_size(given) for name, given in head["models"].items()})
         for number, line in enumerate(lines[1:], 2):
             if line.strip():
-                found.exchanges.append(_exchange_of(_object_of(line, path, number), path, number))
+                found.exchanges.append(_exchange_of(_parse_object(line, path, number), path, number))
         return found
 
     def write(self, path: Path) -> None:
@@ -120,7 +120,7 @@ def add_exchanges(
         OSError: the file can't be written; the earlier file is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone_in(path.parent):
+    with _lock_directory(path.parent):
         cassette = Cassette.read(path) if path.exists() else Cassette()
         gone = {dump_readable(each) for each in replaced}
         kept = [
@@ -132,7 +132,7 @@ def add_exchanges(
 
 
 @contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
+def _lock_directory(directory: Path) -> Iterator[None]:
     """Exclude other threads and processes that add to a cassette of this directory."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -142,7 +142,7 @@ def _alone_in(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _object_of(line: str, path: Path, number: int) -> dict[str, Any]:
+def _parse_object(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -152,7 +152,7 @@ def _object_of(line: str, path: Path, number: int) -> dict[str, Any]:
     return found
 
 
-def _size_of(given: object) -> int | None:
+def _read_size(given: object) -> int | None:
     tokens = given.get("contextTokens") if isinstance(given, dict) else None
     return tokens if type(tokens) is int else None
 

@@ -29,7 +29,7 @@ from sessiontree.models.stream_assembler import StreamAssembler
 _STOP_REASONS: Final = frozenset(get_args(StopReason))
 
 
-def message_pieces(message: AssistantMessage) -> Iterator[Piece]:
+def split_message(message: AssistantMessage) -> Iterator[Piece]:
     """Yield the pieces of a whole reply; two texts or thoughts in a row become one."""
     for index, block in enumerate(message.content):
         if isinstance(block, TextContent):
@@ -49,13 +49,13 @@ def message_pieces(message: AssistantMessage) -> Iterator[Piece]:
         yield message.replay
 
 
-def pieces_to_wire(pieces: Sequence[Piece], redact: Redact) -> list[dict[str, Any]]:
+def encode_pieces(pieces: Sequence[Piece], redact: Redact) -> list[dict[str, Any]]:
     """Return the objects of a reply's pieces.
 
     If the reply holds a secret, its pieces are not kept as they came, because the secret may be in several of
     them: each block is one piece then.
     """
-    wire = _joined(pieces)
+    wire = _join_pieces(pieces)
     assembly = StreamAssembler(1, lambda event: None)
     try:
         for piece in pieces:
@@ -65,20 +65,20 @@ def pieces_to_wire(pieces: Sequence[Piece], redact: Redact) -> list[dict[str, An
     message = assembly.message()
     cleaned = replace(
         message,
-        content=tuple(_cleaned(block, redact) for block in message.content),
+        content=tuple(_clean(block, redact) for block in message.content),
         stop_detail=redact.text(message.stop_detail),
-        replay=_cleaned_replay(message.replay, redact),
+        replay=_clean_replay(message.replay, redact),
     )
     if cleaned == message and all(redact.value(each) == each for each in wire):
         return wire
-    return _joined(list(message_pieces(cleaned)))
+    return _join_pieces(list(split_message(cleaned)))
 
 
-def pieces_from_wire(wire: Sequence[Mapping[str, Any]], place: str) -> Iterator[Piece]:
+def decode_pieces(wire: Sequence[Mapping[str, Any]], place: str) -> Iterator[Piece]:
     """Yield the pieces of these objects.
 
     Args:
-        wire: What :func:`pieces_to_wire` returned.
+        wire: What :func:`encode_pieces` returned.
         place: Where they come from, for errors.
 
     Raises:
@@ -86,12 +86,12 @@ def pieces_from_wire(wire: Sequence[Mapping[str, Any]], place: str) -> Iterator[
     """
     for each in wire:
         try:
-            yield from _pieces_of(each)
+            yield from _parse_pieces(each)
         except (KeyError, TypeError, ValueError, ConfigError) as error:
             raise ModelError(f"{place}: {each!r:.200} is not a piece of a reply: {error!r}") from None
 
 
-def _cleaned(block: Any, redact: Redact) -> Any:
+def _clean(block: Any, redact: Redact) -> Any:
     if isinstance(block, TextContent):
         return TextContent(redact.text(block.text))
     if isinstance(block, ThinkingContent):
@@ -100,20 +100,20 @@ def _cleaned(block: Any, redact: Redact) -> Any:
     return replace(block, arguments=redact.value(to_json_value(block.arguments)), unread=unread)
 
 
-def _cleaned_replay(replay: ProviderForm | None, redact: Redact) -> ProviderForm | None:
+def _clean_replay(replay: ProviderForm | None, redact: Redact) -> ProviderForm | None:
     return None if replay is None else replace(replay, payload=redact.value(replay.payload))
 
 
-def _joined(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+def _join_pieces(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for piece in pieces:
-        for new in _objects_of(piece):
+        for new in _to_objects(piece):
             last = found[-1] if found else {}
             if "text" in new and "text" in last:
                 _join(last, "text", new["text"])
             elif "thinking" in new and "thinking" in last:
                 _join(last, "thinking", new["thinking"])
-            elif _continues(last, new):
+            elif _is_continuation(last, new):
                 _join(last, "arguments", new["arguments"])
                 last |= {"ends": True} if "ends" in new else {}
             else:
@@ -128,7 +128,7 @@ def _join(run: dict[str, Any], member: str, text: str) -> None:
         run[member] += text
 
 
-def _continues(last: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+def _is_continuation(last: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a piece of a call adds only text to the piece before it."""
     if "call" not in last or "call" not in new or "ends" in last:
         return False
@@ -138,7 +138,7 @@ def _continues(last: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return are_texts and is_same and not call.get("name")
 
 
-def _objects_of(piece: Piece) -> Iterator[dict[str, Any]]:
+def _to_objects(piece: Piece) -> Iterator[dict[str, Any]]:
     """Yield the objects of one piece; a piece that says nothing has none."""
     if isinstance(piece, str):
         if piece:
@@ -154,10 +154,10 @@ def _objects_of(piece: Piece) -> Iterator[dict[str, Any]]:
         arguments = piece.arguments if isinstance(piece.arguments, str) else to_json_value(piece.arguments)
         yield {"call": call, "arguments": arguments, **({"ends": True} if piece.ends else {})}
     else:
-        yield _object_beside(piece)
+        yield _to_extra_object(piece)
 
 
-def _object_beside(piece: StopPiece | ModelPiece | Usage | ProviderForm) -> dict[str, Any]:
+def _to_extra_object(piece: StopPiece | ModelPiece | Usage | ProviderForm) -> dict[str, Any]:
     """Return the object of a piece that is not part of the reply's content."""
     if isinstance(piece, StopPiece):
         return {"stop": piece.reason, **({"detail": piece.detail} if piece.detail else {})}
@@ -175,7 +175,7 @@ def _object_beside(piece: StopPiece | ModelPiece | Usage | ProviderForm) -> dict
     }
 
 
-def _pieces_of(wire: Mapping[str, Any]) -> Iterator[Piece]:
+def _parse_pieces(wire: Mapping[str, Any]) -> Iterator[Piece]:
     if "text" in wire:
         yield from _cut(wire, "text")
     elif "thinking" in wire:

@@ -26,12 +26,12 @@ from sessiontree.contracts.errors import (
     ModelUnreachable,
 )
 from sessiontree.hooks.redact import LEAST_CHARS, Redact
-from sessiontree.models.answers import checked_reply
+from sessiontree.models.answers import check_reply
 from sessiontree.models.cassettes.cassette import Cassette, Exchange, add_exchanges
-from sessiontree.models.cassettes.piece_forms import message_pieces, pieces_from_wire, pieces_to_wire
-from sessiontree.models.cassettes.seen_request import first_difference, nearest_of, seen_request
+from sessiontree.models.cassettes.piece_forms import decode_pieces, encode_pieces, split_message
+from sessiontree.models.cassettes.seen_request import build_seen_request, find_first_difference, find_nearest
 from sessiontree.models.fallback_model import FallbackModel
-from sessiontree.models.port import Model, ModelRequest, Piece, model_name
+from sessiontree.models.port import Model, ModelRequest, Piece, get_model_name
 from sessiontree.models.providers.provider_model import LOCAL, ProviderModel, load
 
 RecordableModel: TypeAlias = "Model | str | Sequence[Model | str]"
@@ -84,7 +84,7 @@ class RecordedModel:
                 record is given; or a pattern is not valid.
         """
         self._path = Path(os.path.realpath(path))
-        self._ignored = _patterns(ignoring)
+        self._ignored = _compile_patterns(ignoring)
         self._is_recording = not self._path.exists() if record is None else record
         self._model: Any = None
         self._cassette: Cassette | None = None
@@ -92,8 +92,8 @@ class RecordedModel:
         if self._is_recording:
             if model is None:
                 raise ConfigError(f"cassette {self._path}: give the model to record, as model=…")
-            self._model = _made(model)
-            self.name = model_name(self._model)
+            self._model = _make_model(model)
+            self.name = get_model_name(self._model)
             self.context_tokens: int | None = getattr(self._model, "context_tokens", None)
         else:
             if not self._path.exists():
@@ -145,7 +145,7 @@ class RecordedModel:
             ModelError: the file has no reply to this question; shows the nearest one.
             ModelError: the model failed, now or when it was recorded; or the reply can't be recorded.
         """
-        pieces = self._recorded(request) if self._is_recording else self._replayed(request)
+        pieces = self._record(request) if self._is_recording else self._replay(request)
         async with aclosing(pieces):
             async for piece in pieces:
                 yield piece
@@ -156,34 +156,38 @@ class RecordedModel:
         if close is not None:
             await close()
 
-    async def _replayed(self, request: ModelRequest) -> AsyncGenerator[Piece]:
+    async def _replay(self, request: ModelRequest) -> AsyncGenerator[Piece]:
         exchange = self._exchange_for(request)
-        for piece in pieces_from_wire(exchange.reply, f"cassette {self._path}, line {exchange.line}"):
+        for piece in decode_pieces(exchange.reply, f"cassette {self._path}, line {exchange.line}"):
             yield piece
         if exchange.failure is not None:
-            raise _failure_from(exchange.failure)
+            raise _decode_failure(exchange.failure)
 
-    async def _recorded(self, request: ModelRequest) -> AsyncGenerator[Piece]:
+    async def _record(self, request: ModelRequest) -> AsyncGenerator[Piece]:
         redact = await self._redact()
-        seen = redact.value(seen_request(request))  # now: the conversation may grow while the model speaks
+        seen = redact.value(
+            build_seen_request(request)
+        )  # now: the conversation may grow while the model speaks
         heard: list[Piece] = []
         failure: ModelError | None = None
         try:
-            async with aclosing(_asked(self._model, request)) as pieces:
+            async with aclosing(_ask_model(self._model, request)) as pieces:
                 async for piece in pieces:
                     heard.append(piece)
                     yield piece
         except ModelError as error:
             failure = error
-        reply = pieces_to_wire(heard, redact)
+        reply = encode_pieces(heard, redact)
         assert isinstance(seen, dict)  # noqa: S101 - of an object without secrets
-        await self._save(Exchange(self.name, seen, reply, _failure_to(failure, redact)))
+        await self._save(Exchange(self.name, seen, reply, _encode_failure(failure, redact)))
         if failure is not None:
             raise failure
 
     async def _redact(self) -> Redact:
         """Return what removes secrets: those known by their shape, and the keys of the model."""
-        keys = [key for each in _asked_models(self._model) if (key := getattr(each, "key", None)) is not None]
+        keys = [
+            key for each in _list_asked_models(self._model) if (key := getattr(each, "key", None)) is not None
+        ]
         texts = [await key.text() for key in keys]
         return Redact(text for text in texts if len(text) >= LEAST_CHARS)
 
@@ -196,7 +200,7 @@ class RecordedModel:
             added, self._pending = self._pending, []
             if not added:
                 return  # another question's turn wrote it
-            new = {_question_text(each): {"model": each.model, "request": each.request} for each in added}
+            new = {_dump_question(each): {"model": each.model, "request": each.request} for each in added}
             replaced = [question for text, question in new.items() if text not in self._replaced]
             sizes = {self.name: self.context_tokens}
             try:
@@ -212,7 +216,7 @@ class RecordedModel:
         Raises:
             ModelError: the file does not hold it.
         """
-        asked = Redact().value(seen_request(request))
+        asked = Redact().value(build_seen_request(request))
         found = self._by_question
         if found is None:
             assert self._cassette is not None  # noqa: S101 - it is replayed
@@ -223,40 +227,40 @@ class RecordedModel:
         digest = self._digest(asked)
         exchanges = found.get(digest)
         if exchanges is None:
-            raise self._not_recorded(request, asked, [each[0] for each in found.values()])
+            raise self._make_missing_error(request, asked, [each[0] for each in found.values()])
         self._times[digest] += 1
         return exchanges[min(self._times[digest], len(exchanges)) - 1]
 
-    def _not_recorded(self, request: ModelRequest, asked: Any, held: Sequence[Exchange]) -> ModelError:
+    def _make_missing_error(self, request: ModelRequest, asked: Any, held: Sequence[Exchange]) -> ModelError:
         where = f"cassette {self._path} has no reply of {self.name}"
         if not held:
             return ModelError(f"{where} at all; record it with record=True")
-        wanted = self._compared(asked)
-        recorded = [self._compared(each.request) for each in held]
-        nearest = nearest_of(wanted, recorded)
-        place, was, now = first_difference(wanted, recorded[nearest])
+        wanted = self._remove_varying(asked)
+        recorded = [self._remove_varying(each.request) for each in held]
+        nearest = find_nearest(wanted, recorded)
+        place, was, now = find_first_difference(wanted, recorded[nearest])
         return ModelError(
             f"{where} for turn {request.turn} of {request.session_id}. The nearest question is in line "
             f"{held[nearest].line}; {place} differs: recorded {was!r}, asked {now!r}. Record it with "
             "record=True, or give ignoring=… for what differs from run to run"
         )
 
-    def _compared(self, value: Any) -> Any:
+    def _remove_varying(self, value: Any) -> Any:
         """Return a request without the texts that differ from run to run."""
         if isinstance(value, str):
             for pattern in self._ignored:
                 value = pattern.sub(_IGNORED, value)
             return value
         if isinstance(value, dict):
-            return {key: self._compared(item) for key, item in value.items()}
-        return [self._compared(item) for item in value] if isinstance(value, list) else value
+            return {key: self._remove_varying(item) for key, item in value.items()}
+        return [self._remove_varying(item) for item in value] if isinstance(value, list) else value
 
     def _digest(self, request: Any) -> str:
-        text = json.dumps(self._compared(request), sort_keys=True)
+        text = json.dumps(self._remove_varying(request), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _patterns(ignoring: Sequence[str]) -> list[re.Pattern[str]]:
+def _compile_patterns(ignoring: Sequence[str]) -> list[re.Pattern[str]]:
     if isinstance(ignoring, str):
         raise ConfigError(f"ignoring is {ignoring!r}; give regular expressions in a list")
     try:
@@ -265,9 +269,9 @@ def _patterns(ignoring: Sequence[str]) -> list[re.Pattern[str]]:
         raise ConfigError(f"ignoring: {error}; give regular expressions in a list") from None
 
 
-def _made(model: RecordableModel) -> Any:
+def _make_model(model: RecordableModel) -> Any:
     if isinstance(model, list | tuple):
-        return FallbackModel([_made(each) for each in model])
+        return FallbackModel([_make_model(each) for each in model])
     if not isinstance(model, str):
         return model
     return load(_LOCAL_MODEL)(model) if model.startswith(LOCAL) else ProviderModel(model)
@@ -277,7 +281,7 @@ def _name_in(cassette: Cassette, path: Path, model: RecordableModel | None) -> s
     """Return the name of the model that is replayed."""
     held = ", ".join(sorted(cassette.models)) or "none"
     if model is not None:
-        name = model_name(model)
+        name = get_model_name(model)
         if name in cassette.models:
             return name
         raise ConfigError(f"cassette {path} has no reply of {name}; its models: {held}")
@@ -286,11 +290,11 @@ def _name_in(cassette: Cassette, path: Path, model: RecordableModel | None) -> s
     return next(iter(cassette.models))
 
 
-def _asked_models(model: Any) -> Sequence[Any]:
+def _list_asked_models(model: Any) -> Sequence[Any]:
     return model.models if isinstance(model, FallbackModel) else (model,)
 
 
-async def _asked(model: Any, request: ModelRequest) -> AsyncGenerator[Piece]:
+async def _ask_model(model: Any, request: ModelRequest) -> AsyncGenerator[Piece]:
     """Yield a model's pieces, also of a model that replies as a whole."""
     if hasattr(model, "stream"):
         pieces: Any = model.stream(request)
@@ -304,11 +308,11 @@ async def _asked(model: Any, request: ModelRequest) -> AsyncGenerator[Piece]:
         reply = await model.complete(request, lambda event: None)
     else:
         reply = model.reply(request)
-    for piece in message_pieces(checked_reply(reply, request.turn)):
+    for piece in split_message(check_reply(reply, request.turn)):
         yield piece
 
 
-def _failure_to(failure: ModelError | None, redact: Redact) -> dict[str, Any] | None:
+def _encode_failure(failure: ModelError | None, redact: Redact) -> dict[str, Any] | None:
     if failure is None:
         return None
     kind = type(failure).__name__
@@ -320,10 +324,10 @@ def _failure_to(failure: ModelError | None, redact: Redact) -> dict[str, Any] | 
     }
 
 
-def _failure_from(wire: Mapping[str, Any]) -> ModelError:
+def _decode_failure(wire: Mapping[str, Any]) -> ModelError:
     kind = _FAILURES.get(wire.get("error", ""), ModelError)
     return kind(str(wire.get("message", "")), wire.get("retryable") is True, wire.get("retryAfterS"))
 
 
-def _question_text(exchange: Exchange) -> str:
+def _dump_question(exchange: Exchange) -> str:
     return json.dumps([exchange.model, exchange.request], sort_keys=True)

@@ -28,30 +28,30 @@ _BEFORE_CHARS: Final = 24
 _AFTER_CHARS: Final = 56
 
 
-def seen_request(request: ModelRequest) -> dict[str, Any]:
+def build_seen_request(request: ModelRequest) -> dict[str, Any]:
     """Return ``{system, tools, resultSchema, settings, messages}``, without what is empty."""
     settings = request.settings.model_dump(mode="json", exclude_none=True, exclude=set(_UNSEEN_SETTINGS))
     seen = {
         "system": request.system_prompt,
         "tools": [
-            {"name": tool.name, "description": tool.description, "parameters": _plain(tool.parameters)}
+            {"name": tool.name, "description": tool.description, "parameters": _to_plain(tool.parameters)}
             for tool in request.tools
         ],
-        "resultSchema": _plain(request.result_schema),
+        "resultSchema": _to_plain(request.result_schema),
         "settings": settings,
-        "messages": list(_messages(request.messages)),
+        "messages": list(_describe_messages(request.messages)),
     }
     return {name: value for name, value in seen.items() if value}
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Return a JSON value that consists of dicts and lists."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): _to_plain(item) for key, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
+def _describe_messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
     numbers: dict[str, str] = {}
     calls = 0
     for message in messages:
@@ -80,7 +80,7 @@ def _messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
 def _call(call: ToolCall, number: str) -> dict[str, Any]:
     if call.unread is not None:
         return {"call": number, "tool": call.name, "unread": call.unread}
-    return {"call": number, "tool": call.name, "arguments": _plain(call.arguments)}
+    return {"call": number, "tool": call.name, "arguments": _to_plain(call.arguments)}
 
 
 def _block(block: TextContent | ImageContent) -> dict[str, Any]:
@@ -89,60 +89,60 @@ def _block(block: TextContent | ImageContent) -> dict[str, Any]:
     return {"image": block.mime_type, "sha256": hashlib.sha256(block.data.encode()).hexdigest()}
 
 
-def nearest_of(asked: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) -> int:
+def find_nearest(asked: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) -> int:
     """Return the place of the recorded request that differs least; there is at least one."""
-    wanted = dict(_leaves(asked))
+    wanted = dict(_walk_leaves(asked))
     likeness = []
     for seen in recorded:
-        leaves = dict(_leaves(seen))
+        leaves = dict(_walk_leaves(seen))
         same = sum(1 for place, value in leaves.items() if place in wanted and wanted[place] == value)
         likeness.append(2 * same / (len(leaves) + len(wanted)) if leaves or wanted else 1.0)
     best = max(likeness)
     equal = [place for place, each in enumerate(likeness) if each == best]
-    return max(equal, key=lambda place: _text_likeness(asked, recorded[place]))
+    return max(equal, key=lambda place: _compare_texts(asked, recorded[place]))
 
 
-def first_difference(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> tuple[str, str, str]:
+def find_first_difference(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return where two requests first differ, the recorded text from there on, and the asked text."""
-    place, was, now = _differing(asked, recorded)
+    place, was, now = _find_difference(asked, recorded)
     at = next((at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other), None)
     if at is None:
         at = min(len(was), len(now))
-    return (place, _excerpt(was, at), _excerpt(now, at))
+    return (place, _cut_excerpt(was, at), _cut_excerpt(now, at))
 
 
-def _differing(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> tuple[str, str, str]:
-    now, was = dict(_leaves(asked)), dict(_leaves(recorded))
+def _find_difference(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> tuple[str, str, str]:
+    now, was = dict(_walk_leaves(asked)), dict(_walk_leaves(recorded))
     for place in [*now, *(place for place in was if place not in now)]:
         if now.get(place, _MISSING) != was.get(place, _MISSING):
-            return place, _shown(was.get(place, _MISSING)), _shown(now.get(place, _MISSING))
+            return place, _format_value(was.get(place, _MISSING)), _format_value(now.get(place, _MISSING))
     return "", "", ""
 
 
 _MISSING: Final = object()
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return "(nothing)" if value is _MISSING else value if isinstance(value, str) else repr(value)
 
 
-def _excerpt(text: str, at: int) -> str:
+def _cut_excerpt(text: str, at: int) -> str:
     begin, end = max(0, at - _BEFORE_CHARS), at + _AFTER_CHARS
     return f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}"
 
 
-def _text_likeness(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> float:
-    _, was, now = _differing(asked, recorded)
+def _compare_texts(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> float:
+    _, was, now = _find_difference(asked, recorded)
     return difflib.SequenceMatcher(None, was[:_COMPARED_CHARS], now[:_COMPARED_CHARS]).quick_ratio()
 
 
-def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def _walk_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the path and value of each text, number and empty container."""
     if isinstance(value, Mapping) and value:
         for key, item in value.items():
-            yield from _leaves(item, f"{place}.{key}" if place else str(key))
+            yield from _walk_leaves(item, f"{place}.{key}" if place else str(key))
     elif isinstance(value, list) and value:
         for number, item in enumerate(value):
-            yield from _leaves(item, f"{place}[{number}]")
+            yield from _walk_leaves(item, f"{place}[{number}]")
     else:
         yield place, value

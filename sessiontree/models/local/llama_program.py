@@ -21,7 +21,7 @@ GLANCE_S: Final = 1.0
 _INPUT, _OUTPUT = 0, 1
 
 
-def _parameters(llama: Any, order: dict[str, Any]) -> Any:
+def _build_parameters(llama: Any, order: dict[str, Any]) -> Any:
     """Return the server's parameters: one address, one key, bounded memory and threads, and nothing else."""
     parameters = llama.CommonParams()
     parameters.model.path = order["weights"]
@@ -55,7 +55,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), _OUTPUT)  # output that the library prints is not an answer
     try:
         llama = importlib.import_module("xllamacpp")
-        server = llama.Server(_parameters(llama, order))
+        server = llama.Server(_build_parameters(llama, order))
         answer = {"address": server.listening_address}
     except Exception as error:  # noqa: BLE001 - whatever it is, the owner says it to a person
         answer = {"failed": f"{type(error).__name__}: {error}"}

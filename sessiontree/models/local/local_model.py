@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError, ModelError
 from sessiontree.contracts.settings.model_settings import ModelPrice
-from sessiontree.contracts.settings.settings import meant
+from sessiontree.contracts.settings.settings import suggest_nearest
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.models.local.local_server import WEIGHTS, LocalServer, ServerPlace, weights_file
+from sessiontree.models.local.local_server import WEIGHTS, LocalServer, ServerPlace, find_weights_file
 from sessiontree.models.port import ModelPiece, ModelRequest, Piece, StopPiece
 from sessiontree.models.providers.provider_model import (
     CONSTRAINED,
@@ -52,8 +52,10 @@ class LocalModel:
         weights = WEIGHTS.get(name.removeprefix(LOCAL))
         if weights is None or not name.startswith(LOCAL):
             known = ", ".join(f"local:{each}" for each in WEIGHTS)
-            raise ConfigError(f"model {name!r}: the local models are {known}{meant(name, list(WEIGHTS))}")
-        weights_file(weights)
+            raise ConfigError(
+                f"model {name!r}: the local models are {known}{suggest_nearest(name, list(WEIGHTS))}"
+            )
+        find_weights_file(weights)
         check_installed(PROVIDERS["openai"], name)
         self.name = name
         self.context_tokens = weights.context_tokens
@@ -82,11 +84,11 @@ class LocalModel:
         Raises:
             ModelError: it failed; ``retryable`` says whether asking again may help.
         """
-        model = await self._served(await asyncio.to_thread(self.server.place, self))
+        model = await self._ensure_model(await asyncio.to_thread(self.server.place, self))
         try:
-            async with aclosing(model.stream(_repeatable(request))) as pieces:
+            async with aclosing(model.stream(_make_repeatable(request))) as pieces:
                 async for piece in pieces:
-                    yield self._own(_accepted(piece) if _is_unbounded(request) else piece)
+                    yield self._own(_accept_end(piece) if _is_unbounded(request) else piece)
         except ModelError as error:
             if error.retryable:
                 self.server.suspect()
@@ -105,7 +107,7 @@ class LocalModel:
             await held[1].close()
         await asyncio.to_thread(self.server.leave, self)
 
-    async def _served(self, place: ServerPlace) -> ProviderModel:
+    async def _ensure_model(self, place: ServerPlace) -> ProviderModel:
         """Return the model that asks a server; a new one if the server has changed."""
         if self._model is not None and self._model[0] == place:
             return self._model[1]
@@ -125,7 +127,7 @@ class LocalModel:
         return model
 
 
-def _repeatable(request: ModelRequest) -> ModelRequest:
+def _make_repeatable(request: ModelRequest) -> ModelRequest:
     """Return a request with temperature 0 and a short reply unless others are set: it rambles otherwise."""
     given: dict[str, Any] = {}
     if request.settings.temperature is None:
@@ -141,7 +143,7 @@ def _is_unbounded(request: ModelRequest) -> bool:
     return not request.tools and settings.max_output_tokens is None and settings.on_length is None
 
 
-def _accepted(piece: Piece) -> Piece:
+def _accept_end(piece: Piece) -> Piece:
     """Return a piece of a reply whose end at the default length is accepted."""
     return StopPiece("stop") if isinstance(piece, StopPiece) and piece.reason == "length" else piece
 

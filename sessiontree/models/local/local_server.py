@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from sessiontree.contracts.errors import ConfigError, ModelError
-from sessiontree.interpreter.import_guard import words_for
+from sessiontree.interpreter.import_guard import build_command
 
 PROGRAM: Final = Path(__file__).resolve().with_name("llama_program.py")
 START_S: Final = 60.0
@@ -63,7 +63,7 @@ WEIGHTS: Final = {each.name: each for each in (LocalWeights("smollm2", "llm-smol
 """Every local model by its name."""
 
 
-def weights_file(weights: LocalWeights) -> Path:
+def find_weights_file(weights: LocalWeights) -> Path:
     """Return the path of the weights; nothing is imported for that.
 
     Raises:
@@ -125,7 +125,7 @@ class LocalServer:
             self._users.add(user)
             if self._place is None or not self._is_running():
                 self._end()
-                self._place = self._started()
+                self._place = self._start_server()
             return self._place
 
     def suspect(self) -> None:
@@ -146,10 +146,10 @@ class LocalServer:
             self._is_suspect = not is_well
         return is_well
 
-    def _started(self) -> ServerPlace:
+    def _start_server(self) -> ServerPlace:
         weights, key = self.weights, secrets.token_hex(16)
         order = {
-            "weights": str(weights_file(weights)),
+            "weights": str(find_weights_file(weights)),
             "name": weights.name,
             "key": key,
             "parallel": weights.parallel,
@@ -160,7 +160,7 @@ class LocalServer:
         }
         try:
             process = self._process = subprocess.Popen(  # noqa: S603 - the interpreter that runs us, and our own file
-                words_for(str(PROGRAM)),
+                build_command(str(PROGRAM)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -175,7 +175,7 @@ class LocalServer:
         address = answer.get("address", "")
         if not address or not _is_well(address):
             self._end()
-            raise ModelError(f"{self._name}: its server did not start: {_reason(answer, process)}", True)
+            raise ModelError(f"{self._name}: its server did not start: {_explain_end(answer, process)}", True)
         return ServerPlace(address, key, process.pid)
 
     @property
@@ -209,7 +209,7 @@ class LocalServer:
         process.stdout.close()
 
 
-def _reason(answer: dict[str, str], process: subprocess.Popen[bytes]) -> str:
+def _explain_end(answer: dict[str, str], process: subprocess.Popen[bytes]) -> str:
     code = process.returncode
     if "failed" in answer:
         return answer["failed"]

@@ -51,10 +51,12 @@ class CallLimits:
 
     def joined(self, other: CallLimits) -> CallLimits:
         """Return the stricter limits of these and ``other``."""
-        return CallLimits(_least(self.at_once, other.at_once), _least(self.per_minute, other.per_minute))
+        return CallLimits(
+            _choose_least(self.at_once, other.at_once), _choose_least(self.per_minute, other.per_minute)
+        )
 
 
-def _least(*bounds: int | None) -> int | None:
+def _choose_least(*bounds: int | None) -> int | None:
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
@@ -96,7 +98,7 @@ class CallQueue:
         """
         loop = asyncio.get_running_loop()
         if self._rests_until_s is not None and loop.time() < self._rests_until_s:
-            raise self._resting(loop.time())
+            raise self._make_resting_error(loop.time())
         turn: asyncio.Future[bool] = loop.create_future()
         self._waiting.append(turn)
         self._advance()
@@ -139,10 +141,10 @@ class CallQueue:
         self._rest_s = min(2 * self._rest_s, MAX_REST_S)
         for turn in self._waiting:
             if not turn.done():
-                turn.set_exception(self._resting(now_s))
+                turn.set_exception(self._make_resting_error(now_s))
         self._waiting.clear()
 
-    def _resting(self, now_s: float) -> ModelUnreachable:
+    def _make_resting_error(self, now_s: float) -> ModelUnreachable:
         wait_s = max(0.0, (self._rests_until_s or now_s) - now_s)
         return ModelUnreachable(
             f"{self._provider} was not asked, because it has failed {self._failures} times in a row; the "
@@ -192,7 +194,7 @@ class CallQueue:
 _QUEUES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], CallQueue]] = WeakKeyDictionary()
 
 
-def queue_of(system: str, key: str | None, limits: CallLimits, window_s: float = MINUTE_S) -> CallQueue:
+def get_queue(system: str, key: str | None, limits: CallLimits, window_s: float = MINUTE_S) -> CallQueue:
     """Return the queue for this system and key on this loop; the strictest limits of its users apply.
 
     Its first user decides the seconds within which ``per_minute`` questions may begin.

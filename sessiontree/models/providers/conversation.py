@@ -25,7 +25,7 @@ from sessiontree.contracts.values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from sessiontree.contracts.values.whole_text import whole_value
+from sessiontree.contracts.values.whole_text import repair_value
 
 REPLAY_VERSION: Final = 1
 _NO_IMAGE: Final = "(an image that can't be read)"
@@ -43,7 +43,7 @@ _LEFT_OUT: Final = {
 """Members of a response that no provider needs again."""
 
 
-def model_messages(messages: Sequence[Message], system: str, *, has_errors: bool) -> list[Any]:
+def build_model_messages(messages: Sequence[Message], system: str, *, has_errors: bool) -> list[Any]:
     """Return a conversation in the form of provider requests and responses, in turn.
 
     Args:
@@ -55,7 +55,9 @@ def model_messages(messages: Sequence[Message], system: str, *, has_errors: bool
     parts: list[Any] = []
     for message in messages:
         if isinstance(message, AssistantMessage):
-            response = _replayed(message, system) or theirs.ModelResponse(parts=list(_reply_parts(message)))
+            response = _read_replay(message, system) or theirs.ModelResponse(
+                parts=list(_reply_parts(message))
+            )
             if not response.parts:
                 continue  # it is empty, and some providers refuse an empty reply
             if parts:
@@ -63,9 +65,9 @@ def model_messages(messages: Sequence[Message], system: str, *, has_errors: bool
                 parts = []
             found.append(response)
         elif isinstance(message, ToolResultMessage):
-            parts.append(_result_part(message, has_errors=has_errors))
+            parts.append(_build_result_part(message, has_errors=has_errors))
         else:
-            parts.append(_user_part(message))
+            parts.append(_build_user_part(message))
     if parts:
         found.append(theirs.ModelRequest(parts=parts))
     return found
@@ -91,7 +93,7 @@ def _is_own(part: Any) -> bool:
     return is_signed or is_named or has_citations or bool(part.provider_details)
 
 
-def _replayed(message: AssistantMessage, system: str) -> Any:
+def _read_replay(message: AssistantMessage, system: str) -> Any:
     """Return the provider's own form of a reply, or None if it may not go back or can't be read."""
     replay = message.replay_for(system)
     if replay is None or replay.version != REPLAY_VERSION:
@@ -102,17 +104,17 @@ def _replayed(message: AssistantMessage, system: str) -> Any:
         return None
     for part in response.parts:
         if isinstance(part, theirs.ToolCallPart) and isinstance(part.args, str):
-            part.args = _whole_arguments(part.args)
+            part.args = _repair_arguments(part.args)
     return response
 
 
-def _whole_arguments(text: str) -> str:
+def _repair_arguments(text: str) -> str:
     """Return argument text whose escapes spell no half of a surrogate pair."""
     if "\\u" not in text:
         return text
     try:
         value = json.loads(text)
-        whole = whole_value(value)
+        whole = repair_value(value)
     except (ValueError, RecursionError):
         return text
     return text if whole is value else dump_json(whole)
@@ -124,25 +126,25 @@ def _reply_parts(message: AssistantMessage) -> Iterator[Any]:
             if block.text:
                 yield theirs.TextPart(block.text)
         elif isinstance(block, ToolCall):
-            arguments = dict(block.arguments) if block.unread is None else _whole_arguments(block.unread)
+            arguments = dict(block.arguments) if block.unread is None else _repair_arguments(block.unread)
             yield theirs.ToolCallPart(block.name, arguments, block.id)
 
 
-def _user_part(message: UserMessage) -> Any:
-    content = [_content(block) for block in message.content]
+def _build_user_part(message: UserMessage) -> Any:
+    content = [_convert_block(block) for block in message.content]
     if len(content) == 1 and isinstance(content[0], str):
         return theirs.UserPromptPart(content[0])
     return theirs.UserPromptPart(content)
 
 
-def _result_part(message: ToolResultMessage, *, has_errors: bool) -> Any:
-    content = [_content(block) for block in message.content]
+def _build_result_part(message: ToolResultMessage, *, has_errors: bool) -> Any:
+    content = [_convert_block(block) for block in message.content]
     outcome = "failed" if message.is_error and has_errors else "success"
     said = content[0] if len(content) == 1 else content
     return theirs.ToolReturnPart(message.tool_name, said, message.tool_call_id, outcome=outcome)
 
 
-def _content(block: TextContent | ImageContent) -> Any:
+def _convert_block(block: TextContent | ImageContent) -> Any:
     if isinstance(block, TextContent):
         return block.text
     try:

@@ -22,17 +22,17 @@ _LISTS: Final = ("messages", "input", "tools")
 """Members of a body that grow with the conversation or with the tools."""
 
 
-def openai_provider(**given: Any) -> OpenAIProvider:
+def make_openai_provider(**given: Any) -> OpenAIProvider:
     """Return pydantic-ai's provider for OpenAI; ``given`` is for the client of its library."""
     return OpenAIProvider(openai_client=_Client(**given))
 
 
-def ollama_provider(**given: Any) -> OllamaProvider:
+def make_ollama_provider(**given: Any) -> OllamaProvider:
     """Return pydantic-ai's provider for Ollama; ``given`` is for the client of OpenAI's library."""
     return OllamaProvider(openai_client=_Client(**given))
 
 
-def _unconverted(given: dict[str, Any]) -> dict[str, Any]:
+def _move_lists(given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a question with its lists among the further members of its body."""
     lists = {name: given[name] for name in _LISTS if isinstance(given.get(name), list)}
     body = {**(given.get("extra_body") or {}), **lists}
@@ -41,7 +41,7 @@ def _unconverted(given: dict[str, Any]) -> dict[str, Any]:
 
 class _Completions(AsyncCompletions):
     async def create(self, **given: Any) -> Any:
-        return await super().create(**_unconverted(given))
+        return await super().create(**_move_lists(given))
 
 
 class _Chat(AsyncChat):
@@ -52,7 +52,7 @@ class _Chat(AsyncChat):
 
 class _Responses(AsyncResponses):
     async def create(self, **given: Any) -> Any:
-        return await super().create(**_unconverted(given))
+        return await super().create(**_move_lists(given))
 
 
 class _Client(AsyncOpenAI):

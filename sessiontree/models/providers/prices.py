@@ -30,7 +30,7 @@ def reply_cost(
     if price is not None:
         inputs, outputs = int(used.input_tokens), int(used.output_tokens)
         return (inputs * price.input_per_million + outputs * price.output_per_million) / _MILLION
-    cost = _listed(used, model, system) if is_listed else None
+    cost = _look_up_price(used, model, system) if is_listed else None
     return None if cost is None else float(cost)
 
 
@@ -39,9 +39,9 @@ def highest_price(model: str, system: str) -> ModelPrice | None:
 
     That is the price of a long question all of which is written to the provider's cache, and of its reply.
     """
-    plain = _listed(Usage(input_tokens=_MILLION), model, system)
-    written = _listed(Usage(input_tokens=_MILLION, cache_write_tokens=_MILLION), model, system)
-    whole = _listed(Usage(input_tokens=_MILLION, output_tokens=_MILLION), model, system)
+    plain = _look_up_price(Usage(input_tokens=_MILLION), model, system)
+    written = _look_up_price(Usage(input_tokens=_MILLION, cache_write_tokens=_MILLION), model, system)
+    whole = _look_up_price(Usage(input_tokens=_MILLION, output_tokens=_MILLION), model, system)
     if plain is None or written is None or whole is None:
         return None
     return ModelPrice(
@@ -50,7 +50,7 @@ def highest_price(model: str, system: str) -> ModelPrice | None:
     )
 
 
-def _listed(used: Any, model: str, system: str) -> Decimal | None:
+def _look_up_price(used: Any, model: str, system: str) -> Decimal | None:
     """Return the total price in USD by the list, or None.
 
     The list knows a model by several names, also by those with a date.

@@ -26,10 +26,10 @@ from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.values.messages import StopReason, Usage
 from sessiontree.contracts.values.request_names import REQUEST_HEADER, request_name
 from sessiontree.models.port import CallPiece, ModelPiece, ModelRequest, Piece, StopPiece, ThinkingPiece
-from sessiontree.models.providers.call_limits import Ended, queue_of
-from sessiontree.models.providers.conversation import model_messages, replay_of
+from sessiontree.models.providers.call_limits import Ended, get_queue
+from sessiontree.models.providers.conversation import build_model_messages, replay_of
 from sessiontree.models.providers.prices import reply_cost
-from sessiontree.models.providers.provider_failures import check_size, typed_failure
+from sessiontree.models.providers.provider_failures import check_size, convert_failure
 from sessiontree.models.providers.provider_model import CallTimeouts, Provider, ProviderModel, load
 
 IDLE_S: Final = 30.0
@@ -86,15 +86,15 @@ class ProviderCalls:
         self._http = _make_client(model)
         self._http.event_hooks["response"].append(self._note)
         if not model.is_priced and model.base_url:
-            self._http.event_hooks["request"].append(_without_variables(key))
+            self._http.event_hooks["request"].append(_make_header_filter(key))
         client = load(provider.client)(
-            api_key=key or "none", http_client=self._http, **_address(model.base_url)
+            api_key=key or "none", http_client=self._http, **_build_address(model.base_url)
         )
         # Schemas arrive in the provider's dialect and are sent unchanged.
         profile = {"json_schema_transformer": None, "openai_chat_streaming_requires_finish_reason": True}
         self._model: Any = load(provider.model)(model.model, provider=client, profile=profile)
         self._responses: dict[asyncio.Task[Any] | None, list[Any]] = {}
-        self._queue = queue_of(model.system, key, model.limits, model.window_s)
+        self._queue = get_queue(model.system, key, model.limits, model.window_s)
         self._users = 0
         self._running = 0
         self._idle: asyncio.TimerHandle | None = None
@@ -124,18 +124,18 @@ class ProviderCalls:
         try:
             async with self._stream(request) as stream:
                 async for event in stream:
-                    for piece in _pieces_of(event):
+                    for piece in _convert_event(event):
                         yield piece
                 for piece in self._end_of(stream.get()):
                     yield piece
             ended = "answered"
             return
         except ModelError as error:
-            ended = _ended(error)
+            ended = _classify_failure(error)
             raise
         except Exception as error:  # noqa: BLE001 - a provider's library may raise anything
-            failure = typed_failure(error, self._of)
-            ended = _ended(failure)
+            failure = convert_failure(error, self._of)
+            ended = _classify_failure(failure)
             if failure.retry_after_s is not None:
                 self._queue.pause(failure.retry_after_s)
         finally:
@@ -200,12 +200,14 @@ class ProviderCalls:
         instructions = [theirs.InstructionPart(request.system_prompt)] if request.system_prompt else []
         return model_request_stream(
             self._model,
-            model_messages(request.messages, self._of.system, has_errors=provider.system == "anthropic"),
+            build_model_messages(
+                request.messages, self._of.system, has_errors=provider.system == "anthropic"
+            ),
             model_settings={
-                **provider_settings(
+                **build_provider_settings(
                     request.settings, provider, self._of.timeouts, self._model.unsupported_settings
                 ),
-                **_response_format(request, is_constrained=self._of.is_constrained),
+                **_build_response_format(request, is_constrained=self._of.is_constrained),
                 **self._name(request),
             },
             model_request_parameters=ModelRequestParameters(
@@ -245,8 +247,8 @@ class ProviderCalls:
         if reason is None or not is_whole:
             end = response.finish_reason or spelt or response.state
             raise ModelUnreachable(f"{self._of.name}: the reply broke off ({end})")
-        detail = _detail(response) if reason == "refusal" else ""
-        yield StopPiece(reason, detail if self._of.key is None else self._of.key.hidden_in(detail))
+        detail = _extract_detail(response) if reason == "refusal" else ""
+        yield StopPiece(reason, detail if self._of.key is None else self._of.key.hide_in(detail))
         replay = replay_of(response, provider.name, self._of.system)
         if replay is not None:
             yield replay
@@ -281,12 +283,12 @@ def _forget_closed() -> None:
             _SHARED[loop] = {place: calls for place, calls in here.items() if not calls.is_closed}
 
 
-def _ended(failure: ModelError) -> Ended:
+def _classify_failure(failure: ModelError) -> Ended:
     """Return what a failure says about the provider; who rejects a question, or says when to ask, works."""
     return "failed" if failure.retryable and failure.retry_after_s is None else "answered"
 
 
-def _response_format(request: ModelRequest, *, is_constrained: bool) -> dict[str, Any]:
+def _build_response_format(request: ModelRequest, *, is_constrained: bool) -> dict[str, Any]:
     """Return the setting that holds a reply to its schema; the schema is sent unchanged."""
     if not is_constrained or request.result_schema is None:
         return {}
@@ -294,7 +296,7 @@ def _response_format(request: ModelRequest, *, is_constrained: bool) -> dict[str
     return {"extra_body": {"response_format": {"type": "json_schema", "json_schema": schema}}}
 
 
-def provider_settings(
+def build_provider_settings(
     settings: ModelSettings, provider: Provider, timeouts: CallTimeouts, unsupported: Collection[str]
 ) -> dict[str, Any]:
     """Return the settings of one question in pydantic-ai's form.
@@ -318,12 +320,12 @@ def provider_settings(
         "stop_sequences": None if settings.stop is None else list(settings.stop),
         "seed": settings.seed,
         "tool_choice": choice if choice is None or choice in _CHOICES else [choice],
-        **_thinking(settings.thinking, provider),
+        **_build_thinking(settings.thinking, provider),
     }
     return {name: value for name, value in wanted.items() if value is not None and name not in unsupported}
 
 
-def _thinking(wanted: str | int | None, provider: Provider) -> dict[str, Any]:
+def _build_thinking(wanted: str | int | None, provider: Provider) -> dict[str, Any]:
     if wanted is None:
         return {}
     if isinstance(wanted, int):
@@ -360,7 +362,7 @@ def _read_certificates(file: str | None, folder: str | None) -> SSLContext:
     return create_ssl_context()
 
 
-def _without_variables(key: str | None) -> Callable[[Any], Awaitable[None]]:
+def _make_header_filter(key: str | None) -> Callable[[Any], Awaitable[None]]:
     """Return a hook that removes headers that a provider's library took from the environment.
 
     Another address than the provider's own gets the key it was given, and neither tokens nor headers that the
@@ -389,11 +391,11 @@ def _is_of_this_machine(url: str) -> bool:
         return host == "localhost"
 
 
-def _address(url: str) -> dict[str, str]:
+def _build_address(url: str) -> dict[str, str]:
     return {"base_url": url} if url else {}
 
 
-def _pieces_of(event: Any) -> Iterator[Piece]:
+def _convert_event(event: Any) -> Iterator[Piece]:
     """Yield the pieces that an event of the stream adds to the reply."""
     if isinstance(event, theirs.PartStartEvent):
         part = event.part
@@ -402,7 +404,7 @@ def _pieces_of(event: Any) -> Iterator[Piece]:
         elif isinstance(part, theirs.ThinkingPart):
             yield ThinkingPiece(part.content)
         elif isinstance(part, theirs.ToolCallPart):
-            yield CallPiece(_arguments(part.args), event.index, part.tool_call_id, part.tool_name)
+            yield CallPiece(_normalize_arguments(part.args), event.index, part.tool_call_id, part.tool_name)
     elif isinstance(event, theirs.PartDeltaEvent):
         delta = event.delta
         if isinstance(delta, theirs.TextPartDelta):
@@ -411,7 +413,7 @@ def _pieces_of(event: Any) -> Iterator[Piece]:
             yield ThinkingPiece(delta.content_delta or "")
         elif isinstance(delta, theirs.ToolCallPartDelta):
             yield CallPiece(
-                _arguments(delta.args_delta),
+                _normalize_arguments(delta.args_delta),
                 event.index,
                 delta.tool_call_id or "",
                 delta.tool_name_delta or "",
@@ -421,11 +423,11 @@ def _pieces_of(event: Any) -> Iterator[Piece]:
         yield ThinkingPiece(signature=event.part.signature or "")
 
 
-def _arguments(given: Any) -> Any:
+def _normalize_arguments(given: Any) -> Any:
     return "" if given is None else given
 
 
-def _detail(response: Any) -> str:
+def _extract_detail(response: Any) -> str:
     """Return a provider's explanation of a refusal."""
     details = response.provider_details or {}
     found = (details.get(name) for name in ("refusal", "finish_message", "finish_reason"))

@@ -16,9 +16,9 @@ from sessiontree.contracts.errors import (
     ModelError,
     ModelKeyRefused,
     ModelUnreachable,
-    words_of,
+    describe_error,
 )
-from sessiontree.contracts.values.messages import ImageContent, text_size
+from sessiontree.contracts.values.messages import ImageContent, measure_text
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.providers.provider_model import ProviderModel
@@ -56,23 +56,23 @@ Google and Mistral for bytes and images.
 """
 
 
-def typed_failure(error: Exception, model: ProviderModel) -> ModelError:
+def convert_failure(error: Exception, model: ProviderModel) -> ModelError:
     """Return the typed error of a failed question; its text contains no key."""
-    said = _said(error)
+    said = _extract_reason(error)
     is_overflow = _is_overflow(error, said)  # judged as it was said: a short key may be part of a word
     if model.key is not None:
-        said = model.key.hidden_in(said)  # before it is cut, because half a key would not be found
+        said = model.key.hide_in(said)  # before it is cut, because half a key would not be found
     text = f"{model.name}: {cut_text(said, MAX_SAID_CHARS)}"
     if is_overflow:
         return ContextOverflow(text)
     if getattr(error, "status_code", None) == MISSING:
         return ModelKeyRefused(f"{text}; check the model's name, and that the key may use it")
     if isinstance(error, theirs.ModelRequestRejectedError | theirs.ModelQuotaExceededError):
-        return _rejected(error, text, model)
+        return _build_rejection(error, text, model)
     if isinstance(error, theirs.ModelRateLimitError | theirs.ModelUnavailableError):
         return ModelBusy(text, retry_after_s=error.retry_after)
     if isinstance(error, theirs.ModelHTTPError) and error.status_code == UNPAID:
-        return _unpaid(text)
+        return _make_unpaid_error(text)
     if isinstance(error, theirs.ModelHTTPError) and not _is_passing(error.status_code):
         return ModelError(text)
     if isinstance(error, theirs.ModelAPIError | theirs.UnexpectedModelBehavior | OSError):
@@ -80,12 +80,12 @@ def typed_failure(error: Exception, model: ProviderModel) -> ModelError:
     return ModelError(text)
 
 
-def _rejected(error: Exception, text: str, model: ProviderModel) -> ModelError:
+def _build_rejection(error: Exception, text: str, model: ProviderModel) -> ModelError:
     """Return why the same question would be rejected again."""
     if isinstance(error, theirs.ModelAuthenticationError):
         return ModelKeyRefused(f"{text}; check {' or '.join(model.provider.key_variables)} or api_key")
     if isinstance(error, theirs.ModelQuotaExceededError):
-        return _unpaid(text)
+        return _make_unpaid_error(text)
     return ModelError(text)
 
 
@@ -106,7 +106,7 @@ def _is_account(error: Exception) -> bool:
     return isinstance(error, kinds) or not isinstance(error, theirs.ModelAPIError)
 
 
-def _unpaid(text: str) -> ModelKeyRefused:
+def _make_unpaid_error(text: str) -> ModelKeyRefused:
     return ModelKeyRefused(f"{text}; check the quota and the billing of the account")
 
 
@@ -115,7 +115,7 @@ def _is_passing(status: int) -> bool:
     return status >= 500 or status in {408, 409, 425, 429}
 
 
-def _said(error: Exception) -> str:
+def _extract_reason(error: Exception) -> str:
     """Return the provider's own description of the failure, if there is one."""
     body = getattr(error, "body", None)
     status = getattr(error, "status_code", None)
@@ -123,7 +123,7 @@ def _said(error: Exception) -> str:
     if isinstance(body, dict):
         inner = body.get("error", body)
         said = str(inner.get("message", "")) if isinstance(inner, dict) else str(inner)
-    said = said or words_of(error)
+    said = said or describe_error(error)
     return f"status {status}: {said}" if status is not None else said
 
 
@@ -152,7 +152,7 @@ def check_size(request: ModelRequest, model: ProviderModel) -> None:
             f"{model.name}: the question has too many images: {len(images):,}, and {provider.name} "
             f"takes {most:,}"
         )
-    of_images, size = sum(images), len(request.system_prompt) + sum(map(text_size, request.messages))
+    of_images, size = sum(images), len(request.system_prompt) + sum(map(measure_text, request.messages))
     most = provider.most_bytes
     if most is not None and size + of_images > most:
         what = f", {of_images:,} of them images" if of_images > size else ""

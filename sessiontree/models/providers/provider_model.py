@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.model_settings import ModelPrice
-from sessiontree.contracts.settings.settings import meant
+from sessiontree.contracts.settings.settings import suggest_nearest
 from sessiontree.models.api_key import ApiKey
-from sessiontree.models.constrained_exchange import constrained_pieces
+from sessiontree.models.constrained_exchange import stream_constrained
 from sessiontree.models.port import ModelRequest, Piece
 from sessiontree.models.providers.call_limits import MINUTE_S, CallLimits
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 CONSTRAINED: Final = "constrained:"
 """Prefix of the name of a model whose server accepts no tools."""
@@ -78,7 +78,7 @@ _ALL: Final = (
         "openai",
         *_OPENAI,
         "sessiontree.models.providers.server_streams:ServedChatModel",
-        "sessiontree.models.providers.openai_client:openai_provider",
+        "sessiontree.models.providers.openai_client:make_openai_provider",
         ("OPENAI_API_KEY",),
         "OPENAI_BASE_URL",
         most_tools=128,
@@ -89,7 +89,7 @@ _ALL: Final = (
         "openai-responses",
         *_OPENAI,
         "pydantic_ai.models.openai:OpenAIResponsesModel",
-        "sessiontree.models.providers.openai_client:openai_provider",
+        "sessiontree.models.providers.openai_client:make_openai_provider",
         ("OPENAI_API_KEY",),
         "OPENAI_BASE_URL",
         most_tools=128,
@@ -136,7 +136,7 @@ _ALL: Final = (
         "openai",
         "ollama",
         "sessiontree.models.providers.server_streams:ServedOllamaModel",
-        "sessiontree.models.providers.openai_client:ollama_provider",
+        "sessiontree.models.providers.openai_client:make_ollama_provider",
         ("OLLAMA_API_KEY",),
         "OLLAMA_BASE_URL",
         "http://localhost:11434/v1",
@@ -207,7 +207,9 @@ class ProviderModel:
         """
         self.is_constrained = isinstance(name, str) and name.startswith(CONSTRAINED)
         """Whether tools are called through the schema of a reply."""
-        self.provider, self.model = _parts_of(name.removeprefix(CONSTRAINED) if self.is_constrained else name)
+        self.provider, self.model = _split_name(
+            name.removeprefix(CONSTRAINED) if self.is_constrained else name
+        )
         self.name = name
         self.context_tokens = context_tokens
         self.timeouts = timeouts or CallTimeouts()
@@ -216,8 +218,8 @@ class ProviderModel:
         """What its tokens cost, if that was given."""
         self.is_priced = base_url is None and self.provider.needs_key
         """Whether the provider itself is asked, so that its prices apply."""
-        self.base_url = _address(base_url, self.provider)
-        self.key = _key(api_key, key, self.provider, named=base_url is not None)
+        self.base_url = _resolve_address(base_url, self.provider)
+        self.key = _find_key(api_key, key, self.provider, named=base_url is not None)
         check_installed(self.provider, name)
         self._calls: tuple[asyncio.AbstractEventLoop, Any] | None = None
 
@@ -257,8 +259,8 @@ class ProviderModel:
         Raises:
             ModelError: it failed; ``retryable`` says whether asking again may help.
         """
-        calls = await self._connected()
-        pieces = constrained_pieces(calls.pieces, request) if self.is_constrained else calls.pieces(request)
+        calls = await self._connect()
+        pieces = stream_constrained(calls.pieces, request) if self.is_constrained else calls.pieces(request)
         async with aclosing(pieces):
             async for piece in pieces:
                 yield piece
@@ -273,7 +275,7 @@ class ProviderModel:
             self._calls = None
             await held[1].release()
 
-    async def _connected(self) -> Any:
+    async def _connect(self) -> Any:
         loop = asyncio.get_running_loop()
         if self._calls is None or self._calls[0] is not loop or self._calls[1].is_closed:
             text = None if self.key is None else await self.key.text()
@@ -289,7 +291,7 @@ def load(place: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def _parts_of(name: str) -> tuple[Provider, str]:
+def _split_name(name: str) -> tuple[Provider, str]:
     if not isinstance(name, str):
         raise ConfigError(f"a model's name is text such as 'openai:gpt-5', not {name!r}")
     first, colon, model = name.partition(":")
@@ -298,12 +300,12 @@ def _parts_of(name: str) -> tuple[Provider, str]:
         known = ", ".join(PROVIDERS)
         raise ConfigError(
             f"model {name!r}: write provider:model, such as 'openai:gpt-5'; "
-            f"the providers are {known}, and 'local:smollm2' needs none{meant(first, PROVIDERS)}"
+            f"the providers are {known}, and 'local:smollm2' needs none{suggest_nearest(first, PROVIDERS)}"
         )
     return provider, model
 
 
-def _address(given: str | None, provider: Provider) -> str:
+def _resolve_address(given: str | None, provider: Provider) -> str:
     place = "base_url"
     if given is None:
         place = provider.url_variable
@@ -328,7 +330,7 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _key(given: str | None, place: str | None, provider: Provider, *, named: bool) -> ApiKey | None:
+def _find_key(given: str | None, place: str | None, provider: Provider, *, named: bool) -> ApiKey | None:
     """Return the key, or None if a server is named that may need no key."""
     if given is not None and place is not None:
         raise ConfigError("api_key is a key and key its place; give one of them")
@@ -364,7 +366,7 @@ _FAMILIES: Final = {
 """How models' names begin, and whose they are."""
 
 
-def whole_model_name(name: str) -> str:
+def complete_model_name(name: str) -> str:
     """Return a model's name with its provider; empty if the name does not tell whose it is."""
     family = name.lower().partition("-")[0]
     provider = _FAMILIES.get(family)
@@ -381,5 +383,5 @@ def check_installed(provider: Provider, name: str) -> None:
     is_here = all(importlib.util.find_spec(each) is not None for each in ("pydantic_ai", top))
     if not is_here or importlib.util.find_spec(provider.library) is None:
         raise ConfigError(
-            f"model {name!r} needs the extra {provider.extra!r}; {how_to_install(provider.extra)}"
+            f"model {name!r} needs the extra {provider.extra!r}; {explain_installation(provider.extra)}"
         )

@@ -29,10 +29,10 @@ class _ChatStream(OpenAIStreamedResponse):  # type: ignore[misc]  # its library 
             super()._add_usage(usage, reported=True, cumulative=True)
 
     def _validate_response(self) -> AsyncIterator[ChatCompletionChunk]:
-        return _in_form(super()._validate_response())
+        return _repair_chunks(super()._validate_response())
 
 
-async def _in_form(chunks: Any) -> AsyncIterator[ChatCompletionChunk]:
+async def _repair_chunks(chunks: Any) -> AsyncIterator[ChatCompletionChunk]:
     calls = _OpenCalls()
     async for chunk in chunks:
         for choice in (chunk.choices or ())[:1]:

@@ -28,8 +28,8 @@ from sessiontree.contracts.values.messages import (
     ToolCall,
     ToolResultMessage,
 )
-from sessiontree.contracts.values.whole_text import whole_text
-from sessiontree.models.sendable.sendable_message import sendable_message
+from sessiontree.contracts.values.whole_text import repair_text
+from sessiontree.models.sendable.sendable_message import repair_message
 
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -47,7 +47,7 @@ class IdGrammar:
         return self.pattern.fullmatch(call_id) is not None
 
 
-def _letters(digest: bytes) -> str:
+def _spell_digest(digest: bytes) -> str:
     number = int.from_bytes(digest, "big")
     made = ""
     for _ in range(9):
@@ -56,14 +56,14 @@ def _letters(digest: bytes) -> str:
     return made
 
 
-def _named(digest: bytes) -> str:
+def _make_call_id(digest: bytes) -> str:
     return f"call_{digest[:16].hex()}"
 
 
-_LONG = IdGrammar(re.compile(r"[^\ud800-\udfff]{1,40}"), _named)
+_LONG = IdGrammar(re.compile(r"[^\ud800-\udfff]{1,40}"), _make_call_id)
 GRAMMARS: Final = {
-    "anthropic": IdGrammar(re.compile(r"[a-zA-Z0-9_-]{1,64}"), _named),
-    "mistral": IdGrammar(re.compile(r"[a-zA-Z0-9]{9}"), _letters),
+    "anthropic": IdGrammar(re.compile(r"[a-zA-Z0-9_-]{1,64}"), _make_call_id),
+    "mistral": IdGrammar(re.compile(r"[a-zA-Z0-9]{9}"), _spell_digest),
     "openai": _LONG,
     "openai-strict": _LONG,
 }
@@ -155,9 +155,9 @@ class EncodableIds:
 
     def shown(self, own: str) -> str:
         """Return an id as it can be sent."""
-        if whole_text(own) is own:
+        if repair_text(own) is own:
             return own
-        form = _named(hashlib.sha256(own.encode("utf-8", "surrogatepass")).digest())
+        form = _make_call_id(hashlib.sha256(own.encode("utf-8", "surrogatepass")).digest())
         self._own[form] = own
         return form
 
@@ -196,7 +196,7 @@ class _PairedCall:
     """Index of the nearest message before its result that is not a result itself."""
 
 
-def paired(messages: Sequence[Message]) -> tuple[Sequence[Message], Repairs]:
+def pair_calls(messages: Sequence[Message]) -> tuple[Sequence[Message], Repairs]:
     """Return the conversation with exactly one result after every call, in the order of the calls.
 
     A result belongs to the nearest reply before it with an unanswered call of its id, and there to the first
@@ -213,7 +213,7 @@ def paired(messages: Sequence[Message]) -> tuple[Sequence[Message], Repairs]:
         if not isinstance(message, ToolResultMessage):
             behind = at
             if isinstance(message, AssistantMessage):
-                asked.extend(_opened(message, at, open_calls))
+                asked.extend(_open_calls(message, at, open_calls))
             continue
         groups = open_calls.get(message.tool_call_id)
         if not groups:
@@ -224,13 +224,13 @@ def paired(messages: Sequence[Message]) -> tuple[Sequence[Message], Repairs]:
             groups.pop()
         found.result, found.at, found.behind = message, at, behind
     missing = sum(found.result is None for found in asked)
-    moved = _moved(asked)
+    moved = _count_moved(asked)
     if not missing and not dropped and not moved:
         return messages, NO_REPAIRS
-    return _ordered(messages, asked), Repairs(missing, dropped, moved)
+    return _reorder(messages, asked), Repairs(missing, dropped, moved)
 
 
-def _opened(
+def _open_calls(
     message: AssistantMessage, at: int, open_calls: dict[str, list[list[_PairedCall]]]
 ) -> list[_PairedCall]:
     """Return a reply's calls in order, and register them by id as open, the first of an id on top."""
@@ -243,7 +243,7 @@ def _opened(
     return asked
 
 
-def _moved(asked: list[_PairedCall]) -> int:
+def _count_moved(asked: list[_PairedCall]) -> int:
     """Return how many results do not directly follow their reply, in the order of its calls."""
     moved = 0
     reply, last = -1, -1
@@ -259,7 +259,7 @@ def _moved(asked: list[_PairedCall]) -> int:
     return moved
 
 
-def _ordered(messages: Sequence[Message], asked: list[_PairedCall]) -> list[Message]:
+def _reorder(messages: Sequence[Message], asked: list[_PairedCall]) -> list[Message]:
     ordered: list[Message] = []
     results = iter(asked)
     for message in messages:
@@ -269,11 +269,11 @@ def _ordered(messages: Sequence[Message], asked: list[_PairedCall]) -> list[Mess
         if isinstance(message, AssistantMessage):
             for _ in message.tool_calls:
                 each = next(results)
-                ordered.append(each.result or _no_result(each.call, message.timestamp))
+                ordered.append(each.result or _make_missing_result(each.call, message.timestamp))
     return ordered
 
 
-def _no_result(call: ToolCall, at_ms: int) -> ToolResultMessage:
+def _make_missing_result(call: ToolCall, at_ms: int) -> ToolResultMessage:
     return ToolResultMessage(call.id, call.name, (TextContent(NO_RESULT),), is_error=True, timestamp=at_ms)
 
 
@@ -311,10 +311,10 @@ class ProviderView:
         if overtaken:
             del self._given[base:]
         self._given.extend(messages)
-        sound, repairs = paired(messages)
+        sound, repairs = pair_calls(messages)
         if overtaken or repairs is not NO_REPAIRS:
             # Rare: a new result may belong to a call that was shown as unanswered before.
-            sound, repairs = paired(self._given)
+            sound, repairs = pair_calls(self._given)
             self._begin()
         self._show(sound)
         return repairs
@@ -324,7 +324,7 @@ class ProviderView:
 
         Names do not change: they are what the model said.
         """
-        return _rewritten(reply, [(self._ids.own(call.id), call.name) for call in reply.tool_calls])
+        return _rewrite_calls(reply, [(self._ids.own(call.id), call.name) for call in reply.tool_calls])
 
     def _begin(self) -> None:
         self._ids = EncodableIds() if self._grammar is None else CallIds(self._grammar)
@@ -339,17 +339,17 @@ class ProviderView:
             if isinstance(message, AssistantMessage):
                 calls = [(ids.shown(call.id), names.shown(call.name)) for call in message.tool_calls]
                 open_calls.extend(calls)
-                self.shown.append(sendable_message(_rewritten(message, calls)))
+                self.shown.append(repair_message(_rewrite_calls(message, calls)))
             elif isinstance(message, ToolResultMessage):
                 call_id, name = open_calls.popleft()
                 is_so = (call_id, name) == (message.tool_call_id, message.tool_name)
                 sent = message if is_so else replace(message, tool_call_id=call_id, tool_name=name)
-                self.shown.append(sendable_message(sent))
+                self.shown.append(repair_message(sent))
             else:
-                self.shown.append(sendable_message(message))
+                self.shown.append(repair_message(message))
 
 
-def _rewritten(reply: AssistantMessage, calls: Sequence[tuple[str, str]]) -> AssistantMessage:
+def _rewrite_calls(reply: AssistantMessage, calls: Sequence[tuple[str, str]]) -> AssistantMessage:
     """Return a reply whose calls have these ids and names, in order; the same object if nothing changes.
 
     A changed reply has no replay, because the provider's form contains other names for the calls.
@@ -358,10 +358,10 @@ def _rewritten(reply: AssistantMessage, calls: Sequence[tuple[str, str]]) -> Ass
         return reply
     fresh = iter(calls)
     content: list[ReplyContent] = [
-        _renamed(block, *next(fresh)) if isinstance(block, ToolCall) else block for block in reply.content
+        _rename(block, *next(fresh)) if isinstance(block, ToolCall) else block for block in reply.content
     ]
     return replace(reply, content=tuple(content), replay=None)
 
 
-def _renamed(call: ToolCall, call_id: str, name: str) -> ToolCall:
+def _rename(call: ToolCall, call_id: str, name: str) -> ToolCall:
     return replace(call, id=call_id, name=name)

@@ -53,7 +53,7 @@ class Word(NamedTuple):
     """Whether it was written without quotes and escapes."""
 
 
-def calls_of(text: str, *, is_bash: bool = True) -> tuple[tuple[Word, ...], ...]:
+def split_calls(text: str, *, is_bash: bool = True) -> tuple[tuple[Word, ...], ...]:
     """Return the words of each program call of a command line, in their order in the text.
 
     Args:
@@ -66,7 +66,7 @@ def calls_of(text: str, *, is_bash: bool = True) -> tuple[tuple[Word, ...], ...]
     return _Reader(text, is_bash=is_bash).calls()
 
 
-def words_of_one_call(text: str) -> tuple[str, ...]:
+def split_one_call(text: str) -> tuple[str, ...]:
     """Return the words of a text that is one call, for a program that is started without a shell.
 
     Quotes and escapes mean the same as in a shell; patterns and ``~`` mean themselves.
@@ -74,7 +74,7 @@ def words_of_one_call(text: str) -> tuple[str, ...]:
     Raises:
         ValueError: it is more than one call, or a shell would compute a part of it; says what.
     """
-    return _Reader(text.strip(_BLANKS + "\n"), keeps_globs=True).one_call()
+    return _Reader(text.strip(_BLANKS + "\n"), keeps_globs=True).read_one_call()
 
 
 def _check(text: str) -> None:
@@ -98,10 +98,10 @@ class _Reader:
         self._document: tuple[str, bool] | None = None
         """End of the document that follows this line, and whether tabs before it are removed."""
 
-    def one_call(self) -> tuple[str, ...]:
+    def read_one_call(self) -> tuple[str, ...]:
         words: list[str] = []
         while self._skip_blanks():
-            words.append(self._word().text)
+            words.append(self._read_word().text)
         if not words:
             raise ValueError("it names no program")
         return tuple(words)
@@ -111,11 +111,11 @@ class _Reader:
         words: list[Word] = []
         open_end = ""
         while self._skip_blanks():
-            if self._nowhere() or self._opens_document():
+            if self._skip_nowhere() or self._start_document():
                 continue
             mark = self._list_mark()
             if mark is None:
-                words.append(self._word())
+                words.append(self._read_word())
                 continue
             if words:
                 calls.append(tuple(words))
@@ -143,7 +143,7 @@ class _Reader:
             self._at += 1
         return self._at < len(self._text)
 
-    def _nowhere(self) -> bool:
+    def _skip_nowhere(self) -> bool:
         for mark in self._nowhere_marks:
             end = self._at + len(mark)
             is_whole = self._text[end : end + 1] in ("", *_BLANKS, "|", ";", "\n", "&")
@@ -152,7 +152,7 @@ class _Reader:
                 return True
         return False
 
-    def _opens_document(self) -> bool:
+    def _start_document(self) -> bool:
         """Read ``<<'END'``; in an unquoted document the shell would expand and run the content."""
         if not self._text.startswith("<<", self._at):
             return False
@@ -161,7 +161,7 @@ class _Reader:
         self._at += strips
         if self._document is not None or not self._skip_blanks() or self._text[self._at] not in "'\"":
             raise ValueError("it holds a here-document whose end mark is not quoted, or several on one line")
-        end = self._word().text
+        end = self._read_word().text
         if not end.isidentifier():
             raise ValueError(f"the here-document in it ends with {end!r}, which is not a plain word")
         self._document = (end, strips)
@@ -185,7 +185,7 @@ class _Reader:
                 return mark
         return None
 
-    def _word(self) -> Word:
+    def _read_word(self) -> Word:
         parts: list[str] = []
         begin = self._at
         is_bare = True
@@ -195,7 +195,7 @@ class _Reader:
                 break
             self._at += 1
             is_bare = is_bare and character not in "'\"\\"
-            parts.append(self._piece(character, begin))
+            parts.append(self._read_piece(character, begin))
         following = self._text[self._at : self._at + 2]
         if self._at == begin or (following[:1] in ("&", "<", ">") and following != "&&"):
             self._refuse(following[:1])
@@ -203,21 +203,21 @@ class _Reader:
             raise ValueError("a quoted line end is between a here-document and its mark")
         return Word("".join(parts), is_bare)
 
-    def _piece(self, character: str, begin: int) -> str:
+    def _read_piece(self, character: str, begin: int) -> str:
         """Return what one character, or the quotes it opens, adds to a word."""
         if character == "'":
-            return self._single()
+            return self._read_single_quoted()
         if character == '"':
-            return self._double()
+            return self._read_double_quoted()
         if character == "\\":
-            return self._escaped()
+            return self._read_escaped()
         if character in _GLOBS:
-            return self._glob(character, begin)
+            return self._read_glob(character, begin)
         if character in _PLAIN_WORD or character.isalnum():
             return character
         return self._refuse(character)
 
-    def _glob(self, character: str, begin: int) -> str:
+    def _read_glob(self, character: str, begin: int) -> str:
         if self._keeps_globs or self._is_alone("{}", begin):
             return character
         before = self._text[self._at - 2] if self._at - 1 > begin else ""
@@ -246,7 +246,7 @@ class _Reader:
         }
         raise ValueError(meaning.get(character, f"it holds an unquoted {character!r}"))
 
-    def _single(self) -> str:
+    def _read_single_quoted(self) -> str:
         end = self._text.find("'", self._at)
         if end < 0:
             raise ValueError("a quote in it is not closed")
@@ -254,7 +254,7 @@ class _Reader:
         self._at = end + 1
         return text
 
-    def _double(self) -> str:
+    def _read_double_quoted(self) -> str:
         parts: list[str] = []
         while self._at < len(self._text):
             character = self._text[self._at]
@@ -265,14 +265,14 @@ class _Reader:
             if character == "`" or (character == "$" and following != '"'):
                 return self._refuse(character)
             if character == "\\" and following == "\n":
-                return self._escaped()
+                return self._read_escaped()
             if character == "\\" and following and following in _ESCAPED_IN_QUOTES:
                 character = following
                 self._at += 1
             parts.append(character)
         raise ValueError("a quote in it is not closed")
 
-    def _escaped(self) -> str:
+    def _read_escaped(self) -> str:
         following = self._text[self._at : self._at + 1]
         if following in ("", "\n"):
             raise ValueError("a line of it continues after a backslash")
@@ -338,11 +338,11 @@ def read_arguments(grammar: Grammar, words: Sequence[str]) -> Arguments:
         elif word == "--":
             is_closed = True
         elif word.startswith("--"):
-            options.add(_long(grammar, word, rest))
+            options.add(_read_long_option(grammar, word, rest))
         elif grammar.takes_number and word[1:].isascii() and word[1:].isdigit():
             options.add("-0")
         else:
-            options.update(_short(grammar, word, rest))
+            options.update(_split_short_options(grammar, word, rest))
     if len(operands) < grammar.least or (grammar.most is not None and len(operands) > grammar.most):
         raise ValueError(f"{len(operands)} operands are not a form that is known to be harmless")
     for operand in operands:
@@ -351,7 +351,7 @@ def read_arguments(grammar: Grammar, words: Sequence[str]) -> Arguments:
     return Arguments(tuple(sorted(options)), tuple(operands), is_closed)
 
 
-def _long(grammar: Grammar, word: str, rest: list[str]) -> str:
+def _read_long_option(grammar: Grammar, word: str, rest: list[str]) -> str:
     name, equals, _ = word[2:].partition("=")
     if equals:
         known = grammar.long_valued | grammar.long_either
@@ -364,7 +364,7 @@ def _long(grammar: Grammar, word: str, rest: list[str]) -> str:
     return f"--{name}"
 
 
-def _short(grammar: Grammar, word: str, rest: list[str]) -> list[str]:
+def _split_short_options(grammar: Grammar, word: str, rest: list[str]) -> list[str]:
     found: list[str] = []
     for place, letter in enumerate(word[1:], 2):
         if letter not in grammar.flags and letter not in grammar.valued:
@@ -416,11 +416,11 @@ def is_harmless_variable(name: str, value: str) -> bool:
 def run_by(name: str, arguments: tuple[str, ...]) -> WrappedCommand | None:
     """Return what a wrapper would run, or None for a program that is not a wrapper."""
     if name in SHELLS:
-        return _shell(name, arguments)
+        return _read_shell(name, arguments)
     if name in _SPECIAL:
         return _SPECIAL[name](name, arguments)
     if name in _CLEAR:
-        return _by_grammar(name, arguments)
+        return _read_by_grammar(name, arguments)
     if name in _OPAQUE:
         return WrappedCommand(
             _from_first_operand(arguments), doubt=f"{name!r} has its own rules for what it runs"
@@ -464,7 +464,7 @@ def _from_first_operand(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
-def _by_grammar(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
+def _read_by_grammar(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
     clear = _CLEAR[name]
     try:
         operands = read_arguments(clear.grammar, arguments).operands[clear.operands :]
@@ -480,7 +480,7 @@ _ENV: Final = Grammar(
 )
 
 
-def _env(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
+def _read_env(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
     """Read ``env``: options, variables, program; ``-S`` only if its text consists of plain words."""
     if arguments[:1] in {("-S",), ("--split-string",)} and len(arguments) > 1:
         return _split(arguments[1], arguments[2:])
@@ -506,10 +506,10 @@ def _split(text: str, rest: tuple[str, ...]) -> WrappedCommand:
     is_plain = text.isascii() and all(each.isalnum() or each in " -_./=" for each in text)
     if not is_plain or not words or words[0].startswith("-"):
         return WrappedCommand(doubt="'env -S' is given text that it reads by rules of its own")
-    return _env("env", (*words, *rest))
+    return _read_env("env", (*words, *rest))
 
 
-def _shell(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
+def _read_shell(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
     """Read ``sh -c TEXT``; what follows sets ``$0`` and ``$1``, which no text that can be judged uses."""
     letters = ""
     words = list(arguments)
@@ -531,7 +531,7 @@ def _shell(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
 _XARGS: Final = Grammar("0rtx", "nLPd", frozenset({"null", "no-run-if-empty"}), stops=True)
 
 
-def _xargs(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
+def _read_xargs(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
     """Read ``xargs``: what it adds must be operands, so the program's own options end with ``--``."""
     try:
         words = read_arguments(_XARGS, arguments).operands
@@ -558,7 +558,7 @@ def _find(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
 
 
 _SPECIAL: Final[Mapping[str, Callable[[str, tuple[str, ...]], WrappedCommand]]] = {
-    "env": _env,
+    "env": _read_env,
     "find": _find,
-    "xargs": _xargs,
+    "xargs": _read_xargs,
 }

@@ -28,7 +28,7 @@ from sessiontree.policy.commands.shell_lexer import (
     ShellLexer,
     ShellWord,
     Variable,
-    words_of_program,
+    skip_to_program,
 )
 from sessiontree.policy.commands.word_forms import MAX_FORMS, expand_braces
 
@@ -80,18 +80,18 @@ class NamedWords(NamedTuple):
         return bool(self.why_open)
 
 
-def words_in(text: str, variables: Mapping[str, str]) -> NamedWords:
+def collect_words(text: str, variables: Mapping[str, str]) -> NamedWords:
     """Return every word of a command line that may name a file. It never raises.
 
     Args:
         text: The command line, for any shell; it may be invalid.
         variables: Environment variables in addition to a command's own.
     """
-    return _words_in(text, tuple(sorted(variables.items())))
+    return _collect_words(text, tuple(sorted(variables.items())))
 
 
 @lru_cache(maxsize=_KEPT)
-def _words_in(text: str, variables: tuple[tuple[str, str], ...]) -> NamedWords:
+def _collect_words(text: str, variables: tuple[tuple[str, str], ...]) -> NamedWords:
     size = len(text) + sum(len(value) for _, value in variables)
     if size > MAX_TEXT_CHARS:
         return NamedWords(frozenset(), f"it is longer than {MAX_TEXT_CHARS} characters")
@@ -268,9 +268,9 @@ class _Collection:
         self.assign(name, (Gap.UNKNOWN,) if match[3] else (match[4], *word.parts[1:]))
 
     @staticmethod
-    def _program(call: ShellCall) -> list[ShellWord]:
+    def _find_program(call: ShellCall) -> list[ShellWord]:
         """Return a call's words from its program on, without what runs it in the same shell."""
-        words = words_of_program(call.words, names.KEYWORDS)
+        words = skip_to_program(call.words, names.KEYWORDS)
         while words and words[0].text in {*names.WRAPPERS, "-p", "--"}:
             if words[0].text == "command" and len(words) > 1 and words[1].text in {"-v", "-V"}:
                 return [ShellWord(("type",)), *words[2:]]
@@ -278,12 +278,12 @@ class _Collection:
         return words
 
     def _name(self, call: ShellCall) -> str:
-        words = self._program(call)
+        words = self._find_program(call)
         return (words[0].text or "") if words else ""
 
     def _use(self, call: ShellCall) -> _Use:
         """Return how a call uses its words, and open what it makes open."""
-        words = self._program(call)
+        words = self._find_program(call)
         if not words:
             return self._use_of_assignments(call)
         word = words[0]
@@ -440,7 +440,9 @@ class _Collection:
         else:
             self.open("its words have too many forms")
         for word in self.beginnings:
-            if any(form.startswith(("-", "+", "/dev/", "/proc/")) for form in self._forms_of(word, _STRICT)):
+            if any(
+                form.startswith(("-", "+", "/dev/", "/proc/")) for form in self._expand_word(word, _STRICT)
+            ):
                 self.open("a shell may be given an option that is not literally there")
         if self.is_torn and self.runs_text:
             self.open("a quote, parenthesis or document in it does not end")
@@ -448,7 +450,7 @@ class _Collection:
 
     def _add_forms(self, words: Mapping[ShellWord, _Use], found: set[str]) -> None:
         for word, use in words.items():
-            forms = self._forms_of(word, use)
+            forms = self._expand_word(word, use)
             found.update(forms)
             if use.reads and len(word.parts) > 1:
                 for form in forms:
@@ -470,8 +472,8 @@ class _Collection:
                 if each.text is not None and _MEANING.search(each.text):
                     self.read(each.text)
 
-    def _forms_of(self, word: ShellWord, use: _Use) -> list[str]:
-        values = self._resolved(word.parts, use=use)
+    def _expand_word(self, word: ShellWord, use: _Use) -> list[str]:
+        values = self._resolve(word.parts, use=use)
         if use.runs and values.why_open:
             self.open(values.why_open)
         if word.has_braces and (word.hides_braces or len(word.parts) > 1) and use.runs:
@@ -488,10 +490,10 @@ class _Collection:
         self.count += len(forms)
         return forms
 
-    def _resolved(self, parts: tuple[Part, ...], *, use: _Use) -> _Forms:
+    def _resolve(self, parts: tuple[Part, ...], *, use: _Use) -> _Forms:
         """Return the values of a word; variables are looked up first, without recursion."""
         self._look_up([part.name for part in parts if isinstance(part, Variable)])
-        return self._combined(parts, use=use)
+        return self._combine(parts, use=use)
 
     def _look_up(self, wanted: Sequence[str]) -> None:
         waiting = list(wanted)
@@ -515,12 +517,12 @@ class _Collection:
             if missing:
                 self.known[name] = _Forms(("*",), f"{name} is set from itself")
                 continue
-            self.known[name] = self._value(name, values)
+            self.known[name] = self._expand_value(name, values)
 
-    def _value(self, name: str, values: Mapping[tuple[Part, ...], None]) -> _Forms:
+    def _expand_value(self, name: str, values: Mapping[tuple[Part, ...], None]) -> _Forms:
         texts, why = {"": None}, ""
         for value in values:
-            found = self._combined(value, use=_STRICT)
+            found = self._combine(value, use=_STRICT)
             why = why or found.why_open
             texts |= dict.fromkeys(found.texts)
         if len(texts) > MAX_FORMS or sum(map(len, texts)) > MAX_TEXT_CHARS:
@@ -529,11 +531,11 @@ class _Collection:
             why = why or f"the value of {name} holds a backslash"
         return _Forms(tuple(texts), why)
 
-    def _combined(self, parts: tuple[Part, ...], *, use: _Use) -> _Forms:
+    def _combine(self, parts: tuple[Part, ...], *, use: _Use) -> _Forms:
         choices: list[tuple[str, ...]] = []
         why, total, size = "", 1, 0
         for at in range(len(parts)):
-            found = self._part(parts, at, use=use)
+            found = self._expand_part(parts, at, use=use)
             why = why or found.why_open
             choices.append(found.texts)
             total *= len(found.texts)
@@ -544,7 +546,7 @@ class _Collection:
             return _Forms(("*",), "its words have too many forms")
         return _Forms(tuple("".join(chosen) for chosen in product(*choices)), why)
 
-    def _part(self, parts: tuple[Part, ...], at: int, *, use: _Use) -> _Forms:
+    def _expand_part(self, parts: tuple[Part, ...], at: int, *, use: _Use) -> _Forms:
         part = parts[at]
         if part is Gap.NUMBER and (use.counts or not use.runs):
             return _Forms(_NUMBERS, "")

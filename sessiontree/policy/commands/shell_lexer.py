@@ -140,13 +140,13 @@ class ShellLexer:
             if sign in _BLANKS:
                 self._end_word()
             elif sign in _OPERATORS:
-                self._operate(sign)
+                self._read_operator(sign)
             elif sign in "<>":
-                self._redirect()
+                self._read_redirection()
             elif sign == "#" and not self._has_word:
-                self._until("\n", is_kept=True)
+                self._read_until("\n", is_kept=True)
             else:
-                self._piece(sign)
+                self._read_piece(sign)
         self._end_call("")
         if self._ends:
             self._skip_documents()
@@ -154,7 +154,7 @@ class ShellLexer:
     def _open(self, why: str) -> None:
         self.why_open = self.why_open or why
 
-    def _redirect(self) -> None:
+    def _read_redirection(self) -> None:
         self._at -= 1
         match = _REDIRECTION.match(self._text, self._at)
         operator = match[0] if match is not None else ""
@@ -227,18 +227,18 @@ class ShellLexer:
         else:
             call.before += operator
 
-    def _operate(self, sign: str) -> None:
+    def _read_operator(self, sign: str) -> None:
         operator = sign
         if sign in "|&;" and self._text[self._at : self._at + 1] in {sign, "&" if sign == "|" else sign}:
             operator = "|" if self._text[self._at] == "&" and sign == "|" else sign * 2
             self._at += 1
         if sign == "(":
-            self._parenthesis()
+            self._open_parenthesis()
         self._end_call(operator)
         if sign == "\n":
             self._skip_documents()
 
-    def _parenthesis(self) -> None:
+    def _open_parenthesis(self) -> None:
         self._flush()
         last = self._parts[-1] if self._parts else ""
         if isinstance(last, str) and last[-1:] in tuple("?*+@!="):
@@ -247,32 +247,32 @@ class ShellLexer:
             self.computes = True
             self._open("it calculates with variables")
 
-    def _piece(self, sign: str) -> None:
+    def _read_piece(self, sign: str) -> None:
         if sign == "\\":
             following = self._text[self._at : self._at + 1]
             self._at += 1
             if following != "\n":
                 self._has_word = True
-                self._quoted(following)
+                self._add_quoted(following)
             return
         self._has_word = True
         if sign == "'":
-            self._quoted(self._until("'"))
+            self._add_quoted(self._read_until("'"))
         elif sign == '"':
-            self._double()
+            self._read_double_quoted()
         elif sign == "$":
-            self._computed(is_quoted=False)
+            self._read_computed(is_quoted=False)
         elif sign == "`":
-            self._backquoted()
+            self._read_backquoted()
         else:
             self._has_braces = self._has_braces or sign == "{"
             self._chars.append(sign)
 
-    def _quoted(self, text: str) -> None:
+    def _add_quoted(self, text: str) -> None:
         self._hides_braces = self._hides_braces or any(sign in text for sign in "{},")
         self._chars.append(text)
 
-    def _until(self, sign: str, *, is_kept: bool = False) -> str:
+    def _read_until(self, sign: str, *, is_kept: bool = False) -> str:
         """Return the text before the next such sign, or the rest; continue after it or, if kept, at it."""
         end = self._text.find(sign, self._at)
         if end < 0:
@@ -282,12 +282,12 @@ class ShellLexer:
         self._at = end if is_kept else end + 1
         return text
 
-    def _double(self) -> None:
+    def _read_double_quoted(self) -> None:
         plain = re.compile(r'[^"\\$`]+')
         while self._at < len(self._text):
             match = plain.match(self._text, self._at)
             if match is not None:
-                self._quoted(match[0])
+                self._add_quoted(match[0])
                 self._at = match.end()
                 continue
             sign = self._text[self._at]
@@ -295,11 +295,11 @@ class ShellLexer:
             if sign == '"':
                 return
             if sign == "\\" and self._text[self._at : self._at + 1] in tuple('$`"\\\n'):
-                self._piece(sign)
+                self._read_piece(sign)
             elif sign == "$":
-                self._computed(is_quoted=True)
+                self._read_computed(is_quoted=True)
             elif sign == "`":
-                self._backquoted()
+                self._read_backquoted()
             else:
                 self._chars.append(sign)
         self.is_whole = False
@@ -308,7 +308,7 @@ class ShellLexer:
         self._flush()
         self._parts.append(part)
 
-    def _escaped_until(self, sign: str) -> str:
+    def _read_escaped_until(self, sign: str) -> str:
         begin = self._at
         while self._at < len(self._text) and self._text[self._at] != sign:
             self._at += 2 if self._text[self._at] == "\\" else 1
@@ -317,11 +317,11 @@ class ShellLexer:
         self._at += 1
         return text
 
-    def _backquoted(self) -> None:
-        self.inner.append(re.sub(r"\\([$`\\])", r"\1", self._escaped_until("`")))
+    def _read_backquoted(self) -> None:
+        self.inner.append(re.sub(r"\\([$`\\])", r"\1", self._read_escaped_until("`")))
         self._add(Gap.UNKNOWN)
 
-    def _computed(self, *, is_quoted: bool) -> None:
+    def _read_computed(self, *, is_quoted: bool) -> None:
         """Read what follows ``$``: a plain variable, or something that is not in the text."""
         following = self._text[self._at : self._at + 1]
         name = _NAME.match(self._text, self._at)
@@ -329,16 +329,16 @@ class ShellLexer:
             self._at = name.end()
             self._add(Variable(name[0]))
         elif following == "(":
-            inside = self._nested()
+            inside = self._read_nested()
             self.inner.append(inside)
             self.computes = self.computes or inside.startswith("(")
             self._add(Gap.COMPUTED if inside.startswith("(") else Gap.UNKNOWN)
         elif following == "{":
             self._at += 1
-            self._braced()
+            self._read_braced()
         elif following == "'" and not is_quoted:
             self._at += 1
-            self._ansi()
+            self._read_ansi()
         elif following and following in "?#$!":
             self._at += 1
             self._add(Gap.NUMBER)
@@ -351,7 +351,7 @@ class ShellLexer:
         else:
             self._chars.append("$")
 
-    def _nested(self) -> str:
+    def _read_nested(self) -> str:
         """Return the text up to the matching closing parenthesis, and continue after it."""
         begin = self._at + 1
         depth = 0
@@ -361,7 +361,7 @@ class ShellLexer:
             if sign == "\\":
                 self._at += 1
             elif sign == "'":
-                self._until("'")
+                self._read_until("'")
             elif sign in "()":
                 depth += 1 if sign == "(" else -1
                 if not depth:
@@ -369,8 +369,8 @@ class ShellLexer:
         self.is_whole = False
         return self._text[begin:]
 
-    def _braced(self) -> None:
-        body = self._until("}")
+    def _read_braced(self) -> None:
+        body = self._read_until("}")
         if _NAME.fullmatch(body) and body != "_":
             self._add(Variable(body))
         elif body.isdigit() or body in {"@", "*", "_", "-"}:
@@ -380,20 +380,20 @@ class ShellLexer:
             self.inner.append(body)
             self._add(Gap.COMPUTED)
 
-    def _ansi(self) -> None:
-        text = self._escaped_until("'")
+    def _read_ansi(self) -> None:
+        text = self._read_escaped_until("'")
         if not self._is_bash:  # another shell reads a dollar sign and a quoted text
             self.inner.append(text)
             self._add(Gap.UNKNOWN)
             return
         try:
-            self._quoted(_ANSI.sub(_unescaped, text))
+            self._add_quoted(_ANSI.sub(_unescape, text))
         except ValueError:
             self.inner.append(text)
             self._add(Gap.UNKNOWN)
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     """Return the character that an escape stands for.
 
     Raises:
@@ -410,7 +410,7 @@ def _unescaped(match: re.Match[str]) -> str:
     return _ANSI_LETTERS[match[5]]
 
 
-def words_of_program(words: Sequence[ShellWord], introductions: frozenset[str]) -> list[ShellWord]:
+def skip_to_program(words: Sequence[ShellWord], introductions: frozenset[str]) -> list[ShellWord]:
     """Return a call's words from the one that names its program on.
 
     Args:

@@ -12,17 +12,17 @@ import re
 from typing import Final
 
 
-def _words(text: str) -> frozenset[str]:
+def _split_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-KEYWORDS: Final = _words("if then elif else fi while until do done esac ! { } time")
+KEYWORDS: Final = _split_words("if then elif else fi while until do done esac ! { } time")
 """Words that may precede a program."""
-COMPOUND: Final = _words("for case [[ ]] in")
+COMPOUND: Final = _split_words("for case [[ ]] in")
 """Other keywords whose words are read."""
 WRAPPERS: Final = frozenset({"builtin", "command", "exec"})
 """Builtins that run what follows them."""
-QUIET: Final = _words(": [ ] [[ break case continue exit false kill pwd return test true wait")
+QUIET: Final = _split_words(": [ ] [[ break case continue exit false kill pwd return test true wait")
 """What neither runs nor writes what its words say, so that they may hold anything."""
 SPEAKING: Final = frozenset({"echo", "printf"})
 """What only writes what its words say."""
@@ -30,30 +30,30 @@ PLAIN_BUILTINS: Final = (
     QUIET
     | SPEAKING
     | WRAPPERS
-    | _words("""
+    | _split_words("""
         bg caller cd dirs disown export fg hash help jobs logout popd pushd readonly set suspend times type
         ulimit umask
         """)
 )
 """Builtins that do not change what later words mean; some of them only with plain arguments."""
-OPENING: Final = _words("""
+OPENING: Final = _split_words("""
     . alias bind chdir compgen complete compopt coproc declare enable eval fc function getopts history let
     local mapfile read readarray select shift shopt source trap typeset unalias unset
     """)
 """Builtins and keywords that set variables or options, or run text, in ways that are not read."""
 RUNS_NOTHING: Final = (
-    QUIET | SPEAKING | _words("cat cd cp head ls mkdir mv pushd popd rm rmdir tail touch type wc which")
+    QUIET | SPEAKING | _split_words("cat cd cp head ls mkdir mv pushd popd rm rmdir tail touch type wc which")
 )
 """Programs that never run what their arguments name."""
-CHOOSERS: Final = _words("find fd fdfind xargs parallel entr watch run-parts")
+CHOOSERS: Final = _split_words("find fd fdfind xargs parallel entr watch run-parts")
 """Programs that choose what they run by what they find or receive."""
 SHELLS: Final = frozenset({"sh", "bash", "dash"})
-OTHER_SHELLS: Final = _words(
+OTHER_SHELLS: Final = _split_words(
     "ash csh elvish fish ksh ksh93 mksh oksh pwsh rbash tcsh yash zsh busybox toybox xonsh"
 )
 SHELL_OPTIONS: Final = frozenset({"errexit", "nounset", "pipefail", "xtrace"})
 """Options by their long names that do not change what words mean."""
-_SHELL_VARIABLES: Final = _words("""
+_SHELL_VARIABLES: Final = _split_words("""
     _ CHILD_MAX COLUMNS COMPREPLY COMP_CWORD COMP_KEY COMP_LINE COMP_POINT COMP_TYPE COMP_WORDBREAKS
     COMP_WORDS COPROC DIRSTACK EMACS ENV EPOCHREALTIME EPOCHSECONDS EUID EXECIGNORE FCEDIT FIGNORE FUNCNAME
     FUNCNEST GLOBIGNORE GLOBSORT GROUPS HISTCMD HISTCONTROL HISTFILE HISTFILESIZE HISTIGNORE HISTSIZE
@@ -63,9 +63,9 @@ _SHELL_VARIABLES: Final = _words("""
     READLINE_MARK READLINE_POINT REPLY SECONDS SHELLOPTS SHLVL SRANDOM TIMEFORMAT TMOUT UID auto_resume
     histchars TEXTDOMAIN TEXTDOMAINDIR
     """)
-_ENVIRONMENT: Final = _words("CDPATH HOME LANG LOGNAME PATH SHELL TERM TMPDIR USER LANGUAGE OLDPWD")
+_ENVIRONMENT: Final = _split_words("CDPATH HOME LANG LOGNAME PATH SHELL TERM TMPDIR USER LANGUAGE OLDPWD")
 """Variables that a command's environment holds, and those that a shell looks up in it."""
-_PLAIN_TO_SET: Final = _words(
+_PLAIN_TO_SET: Final = _split_words(
     "CDPATH COLUMNS ENV BASH_ENV HOME LANGUAGE LINES LOGNAME PATH SHELL TERM TMPDIR USER"
 )
 _SHELLS_PREFIXES: Final = ("BASH", "LC_")

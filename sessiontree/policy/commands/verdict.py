@@ -18,13 +18,13 @@ from sessiontree.policy.commands.command_line import (
     SHELLS,
     Grammar,
     Word,
-    calls_of,
     is_harmless_variable,
     read_arguments,
     run_by,
-    words_of_one_call,
+    split_calls,
+    split_one_call,
 )
-from sessiontree.policy.commands.named_words import words_in
+from sessiontree.policy.commands.named_words import collect_words
 
 Effect: TypeAlias = Literal["reads", "makes"]
 
@@ -37,7 +37,7 @@ class Program(NamedTuple):
     grammar: Grammar
 
 
-def _program(  # noqa: PLR0913 - one value for each part of a grammar
+def _define_program(  # noqa: PLR0913 - one value for each part of a grammar
     flags: str = "",
     valued: str = "",
     long: str = "",
@@ -64,19 +64,27 @@ def _program(  # noqa: PLR0913 - one value for each part of a grammar
     return Program(effect, grammar)
 
 
-_SUMS = _program("bctwz", "", "binary check tag text zero ignore-missing quiet status strict warn")
-_OPPOSITE = _program("i", "t", "initial tabs=")
+_SUMS = _define_program("bctwz", "", "binary check tag text zero ignore-missing quiet status strict warn")
+_OPPOSITE = _define_program("i", "t", "initial tabs=")
 
 PROGRAMS: Final[Mapping[str, Program]] = {
-    "basename": _program("az", "s", "multiple zero suffix=", least=1),
-    "cat": _program("AbeEnstTuv", "", "show-all number number-nonblank show-ends show-tabs squeeze-blank"),
-    "cksum": _program(),
-    "cmp": _program("bls", "in", "print-bytes verbose quiet silent bytes= ignore-initial=", least=1, most=4),
-    "comm": _program("123z", "", "check-order nocheck-order total output-delimiter=", least=2, most=2),
-    "cut": _program("snz", "bcdf", "bytes= characters= delimiter= fields= complement only-delimited"),
-    "date": _program("uR", "d", "utc universal date= iso-8601[=] rfc-3339= rfc-email", most=1, begins="+"),
-    "df": _program("ahHiklPT", "tx", "all human-readable si inodes local portability print-type total"),
-    "diff": _program(
+    "basename": _define_program("az", "s", "multiple zero suffix=", least=1),
+    "cat": _define_program(
+        "AbeEnstTuv", "", "show-all number number-nonblank show-ends show-tabs squeeze-blank"
+    ),
+    "cksum": _define_program(),
+    "cmp": _define_program(
+        "bls", "in", "print-bytes verbose quiet silent bytes= ignore-initial=", least=1, most=4
+    ),
+    "comm": _define_program("123z", "", "check-order nocheck-order total output-delimiter=", least=2, most=2),
+    "cut": _define_program("snz", "bcdf", "bytes= characters= delimiter= fields= complement only-delimited"),
+    "date": _define_program(
+        "uR", "d", "utc universal date= iso-8601[=] rfc-3339= rfc-email", most=1, begins="+"
+    ),
+    "df": _define_program(
+        "ahHiklPT", "tx", "all human-readable si inodes local portability print-type total"
+    ),
+    "diff": _define_program(
         "abBdeinqrstuwyN",
         "UCW",
         "brief unified[=] context[=] ignore-case ignore-all-space ignore-blank-lines ignore-space-change "
@@ -84,13 +92,15 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         least=2,
         most=2,
     ),
-    "dirname": _program("z", "", "zero", least=1),
-    "du": _program("abchHklLmPsSx", "dt", "all apparent-size human-readable summarize total max-depth="),
-    "echo": _program("neE"),
+    "dirname": _define_program("z", "", "zero", least=1),
+    "du": _define_program(
+        "abchHklLmPsSx", "dt", "all apparent-size human-readable summarize total max-depth="
+    ),
+    "echo": _define_program("neE"),
     "expand": _OPPOSITE,
-    "false": _program(),
-    "fold": _program("bs", "w", "bytes spaces width="),
-    "grep": _program(
+    "false": _define_program(),
+    "fold": _define_program("bs", "w", "bytes spaces width="),
+    "grep": _define_program(
         "abcEFGhHilLnoqsvwxyzZ",
         "ABCefm",
         "count extended-regexp fixed-strings basic-regexp no-filename with-filename ignore-case "
@@ -99,10 +109,14 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         "after-context= before-context= context= regexp= file= max-count= color[=] colour[=]",
         takes_number=True,
     ),
-    "head": _program("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", takes_number=True),
-    "id": _program("aGgnruz", "", "group groups name real user zero"),
-    "join": _program("iz", "aej12otv", "ignore-case header check-order nocheck-order", least=2, most=2),
-    "ls": _program(
+    "head": _define_program(
+        "qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", takes_number=True
+    ),
+    "id": _define_program("aGgnruz", "", "group groups name real user zero"),
+    "join": _define_program(
+        "iz", "aej12otv", "ignore-case header check-order nocheck-order", least=2, most=2
+    ),
+    "ls": _define_program(
         "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1",
         "ITw",
         "all almost-all author escape directory classify[=] full-time group-directories-first no-group "
@@ -110,43 +124,51 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         "color[=] format= sort= time= time-style= indicator-style= ignore= hide= block-size= width=",
     ),
     "md5sum": _SUMS,
-    "mkdir": _program("pv", "m", "parents verbose mode=", effect="makes", least=1),
-    "nl": _program("p", "bdfhilnsvw", "body-numbering= number-format= number-width= no-renumber"),
-    "nproc": _program("", "", "all ignore=", most=0),
-    "od": _program("bcdfiloxsv", "AjNtS", "address-radix= skip-bytes= read-bytes= format= output-duplicates"),
-    "paste": _program("sz", "d", "serial delimiters= zero-terminated"),
-    "pwd": _program("LP", "", "logical physical", most=0),
-    "readlink": _program("efmnqsvz", "", "canonicalize canonicalize-existing no-newline zero", least=1),
-    "realpath": _program("eLmPqsz", "", "canonicalize-existing relative-to= relative-base= zero", least=1),
-    "rev": _program(),
-    "seq": _program("w", "fs", "equal-width format= separator=", least=1, most=3),
+    "mkdir": _define_program("pv", "m", "parents verbose mode=", effect="makes", least=1),
+    "nl": _define_program("p", "bdfhilnsvw", "body-numbering= number-format= number-width= no-renumber"),
+    "nproc": _define_program("", "", "all ignore=", most=0),
+    "od": _define_program(
+        "bcdfiloxsv", "AjNtS", "address-radix= skip-bytes= read-bytes= format= output-duplicates"
+    ),
+    "paste": _define_program("sz", "d", "serial delimiters= zero-terminated"),
+    "pwd": _define_program("LP", "", "logical physical", most=0),
+    "readlink": _define_program(
+        "efmnqsvz", "", "canonicalize canonicalize-existing no-newline zero", least=1
+    ),
+    "realpath": _define_program(
+        "eLmPqsz", "", "canonicalize-existing relative-to= relative-base= zero", least=1
+    ),
+    "rev": _define_program(),
+    "seq": _define_program("w", "fs", "equal-width format= separator=", least=1, most=3),
     "sha1sum": _SUMS,
     "sha256sum": _SUMS,
     "sha512sum": _SUMS,
-    "sleep": _program(least=1),
-    "sort": _program(
+    "sleep": _define_program(least=1),
+    "sort": _define_program(
         "bcCdfghiMmnrRsuVz",
         "kt",
         "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort human-numeric-sort "
         "month-sort numeric-sort reverse version-sort unique stable zero-terminated "
         "key= field-separator= check[=]",
     ),
-    "stat": _program("fLt", "c", "dereference file-system terse format= printf=", least=1),
-    "tac": _program("b", "s", "before separator="),
-    "tail": _program("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", takes_number=True),
-    "touch": _program("acm", "", "no-create", effect="makes", least=1),
-    "tr": _program("cCdst", "", "complement delete squeeze-repeats truncate-set1", least=1, most=2),
-    "true": _program(),
-    "uname": _program("amnoprsv", "", "all kernel-name nodename kernel-release machine", most=0),
-    "unexpand": _program("a", "t", "all first-only tabs="),
-    "uniq": _program(
+    "stat": _define_program("fLt", "c", "dereference file-system terse format= printf=", least=1),
+    "tac": _define_program("b", "s", "before separator="),
+    "tail": _define_program(
+        "qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", takes_number=True
+    ),
+    "touch": _define_program("acm", "", "no-create", effect="makes", least=1),
+    "tr": _define_program("cCdst", "", "complement delete squeeze-repeats truncate-set1", least=1, most=2),
+    "true": _define_program(),
+    "uname": _define_program("amnoprsv", "", "all kernel-name nodename kernel-release machine", most=0),
+    "unexpand": _define_program("a", "t", "all first-only tabs="),
+    "uniq": _define_program(
         "cdDiuz",
         "fsw",
         "count repeated unique ignore-case skip-fields= skip-chars= check-chars= zero-terminated",
         most=1,  # the second operand would be written
     ),
-    "wc": _program("clLmw", "", "bytes chars lines max-line-length words total="),
-    "whoami": _program(most=0),
+    "wc": _define_program("clLmw", "", "bytes chars lines max-line-length words total="),
+    "whoami": _define_program(most=0),
 }
 """By name; their operands may be anything."""
 
@@ -200,7 +222,7 @@ def judge(command: str, find: Find, *, place: str = ".") -> Verdict:
     return Verdict(tuple(findings.programs), tuple(sorted(findings.shapes)), findings.is_harmless, "")
 
 
-def precedent_of(arguments: Mapping[str, JsonValue], member: str, find: Find) -> Precedent:
+def derive_precedent(arguments: Mapping[str, JsonValue], member: str, find: Find) -> Precedent:
     """Return what an answer to a call covers besides that call, for a tool that passes a command to a shell.
 
     Args:
@@ -215,17 +237,17 @@ def precedent_of(arguments: Mapping[str, JsonValue], member: str, find: Find) ->
     if not isinstance(command, str) or not isinstance(place, str) or not isinstance(variables, Mapping):
         return Precedent(False, (), "its arguments are not those of a command")
     texts = {name: value for name, value in variables.items() if isinstance(value, str)}
-    doubt = _doubt_of(others, variables)
+    doubt = _find_doubt(others, variables)
     verdict = None if doubt else judge(command, find, place=place)
     if verdict is not None and verdict.is_harmless:
         return Precedent(True, verdict.shapes, verdict.doubt)
-    opens = words_in(command, texts).why_open
+    opens = collect_words(command, texts).why_open
     if verdict is None:
         return Precedent(False, (), doubt, opens)
     return Precedent(False, verdict.shapes, verdict.doubt, opens)
 
 
-def _doubt_of(others: Collection[str], variables: Mapping[str, JsonValue]) -> str:
+def _find_doubt(others: Collection[str], variables: Mapping[str, JsonValue]) -> str:
     """Return why a command can't be judged by its text, because of its other arguments."""
     if others:
         return f"it is given {', '.join(sorted(others))} too"
@@ -235,14 +257,14 @@ def _doubt_of(others: Collection[str], variables: Mapping[str, JsonValue]) -> st
     return ""
 
 
-def single_program(command: str, find: Find) -> tuple[str, ...]:
+def parse_single_program(command: str, find: Find) -> tuple[str, ...]:
     """Return path and arguments of the harmless program that a text names, to be started without a shell.
 
     Raises:
         ValueError: it is anything else; says why.
     """
-    words = words_of_one_call(command)
-    path = _located(words[0], find)
+    words = split_one_call(command)
+    path = _find_path(words[0], find)
     name = words[0].rpartition("/")[2]
     known = PROGRAMS.get(name)
     if known is None or known.effect != "reads":
@@ -254,7 +276,7 @@ def single_program(command: str, find: Find) -> tuple[str, ...]:
     return (path, *words[1:])
 
 
-def _located(name: str, find: Find) -> str:
+def _find_path(name: str, find: Find) -> str:
     path = find(name)
     if path is None:
         raise ValueError(f"{name!r} is not a program of the system")
@@ -282,19 +304,19 @@ class _Findings:
 
     def read_text(self, text: str, depth: int, *, is_bash: bool) -> None:
         try:
-            calls = calls_of(text, is_bash=is_bash)
+            calls = split_calls(text, is_bash=is_bash)
         except ValueError as error:
-            self._doubt(str(error))
+            self._note_doubt(str(error))
             return
         for words in calls:
-            self.read_call(self._after_variables(words), depth, by_shell=True)
+            self.read_call(self._skip_variables(words), depth, by_shell=True)
 
     def read_call(
         self, words: tuple[str, ...], depth: int, *, by_shell: bool = False, is_open: bool = False
     ) -> None:
         """Judge one call; a wrapper is judged by what it runs."""
         if depth > MAX_DEPTH:
-            self._doubt(f"programs run programs more than {MAX_DEPTH} deep")
+            self._note_doubt(f"programs run programs more than {MAX_DEPTH} deep")
             return
         if not words:
             return
@@ -306,7 +328,7 @@ class _Findings:
             return
         path = None if by_shell and words[0] in _SHELLS_OWN else self._locate(words[0])
         if run.doubt:
-            self._doubt(run.doubt)
+            self._note_doubt(run.doubt)
         if run.text is not None:
             self.read_text(run.text, depth + 1, is_bash=_is_bash(name, path))
         elif run.words:
@@ -314,15 +336,15 @@ class _Findings:
         else:
             self.programs.append(name)
 
-    def _after_variables(self, words: tuple[Word, ...]) -> tuple[str, ...]:
+    def _skip_variables(self, words: tuple[Word, ...]) -> tuple[str, ...]:
         """Return a call's words without the leading variables, which must be harmless."""
         for place, word in enumerate(words):
             name, equals, value = word.text.partition("=")
             if not (equals and name.rstrip("+").isidentifier()):
                 return tuple(each.text for each in words[place:])
             if not (word.is_bare and is_harmless_variable(name, value)):
-                self._doubt(f"it sets {name!r}")
-        self._doubt("it sets variables alone")
+                self._note_doubt(f"it sets {name!r}")
+        self._note_doubt("it sets variables alone")
         return ()
 
     def _read_program(self, name: str, words: tuple[str, ...], *, is_open: bool) -> None:
@@ -331,25 +353,25 @@ class _Findings:
         if known is None:
             self.is_harmless = False
             if name not in LITERAL or is_open:
-                self._doubt(f"what {name!r} does is not known")
+                self._note_doubt(f"what {name!r} does is not known")
             self.shapes.add(f"{path} exactly {shlex.join((self.place, *words[1:]))}")
             return
         try:
             arguments = read_arguments(known.grammar, words[1:])
         except ValueError as error:
-            self._doubt(f"{name!r}: {error}")
+            self._note_doubt(f"{name!r}: {error}")
             return
         if is_open and (known.grammar.most is not None or not arguments.is_closed):
-            self._doubt(f"what is added to {name!r} may be options: end them with '--'")
+            self._note_doubt(f"what is added to {name!r} may be options: end them with '--'")
         self.is_harmless = self.is_harmless and known.effect == "reads"
         self.shapes.add(" ".join((str(path), *arguments.options, "…")))
 
     def _locate(self, name: str) -> str | None:
         try:
-            return _located(name, self.find)
+            return _find_path(name, self.find)
         except ValueError as error:
-            self._doubt(str(error))
+            self._note_doubt(str(error))
             return None
 
-    def _doubt(self, why: str) -> None:
+    def _note_doubt(self, why: str) -> None:
         self.doubt = self.doubt or why

@@ -31,7 +31,7 @@ def expand_braces(form: str) -> list[str]:
     while waiting:
         each = waiting.pop()
         match, choices = next(
-            ((m, found_choices) for m in _BRACES.finditer(each) if (found_choices := _choices(m[1]))),
+            ((m, found_choices) for m in _BRACES.finditer(each) if (found_choices := _expand_choices(m[1]))),
             (None, []),
         )
         if match is None:
@@ -43,7 +43,7 @@ def expand_braces(form: str) -> list[str]:
     return found
 
 
-def _choices(body: str) -> list[str]:
+def _expand_choices(body: str) -> list[str]:
     """Return what the text between two braces stands for; nothing if it stands for itself."""
     if "," in body:
         return body.split(",")

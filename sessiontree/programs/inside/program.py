@@ -119,18 +119,18 @@ class OpenProgram:
         self._groups = kept["groups"]
         self._asked, self._noted, self._may_print = kept["asked"], kept["noted"], kept["may_print"]
         self._written = kept["written"]
-        return self._standing()
+        return self._take_news()
 
     def open(self) -> dict[str, Any]:
         """Check the program, and run it until it waits."""
         session = self._session.__enter__()
-        functions = {name: _named(name) for name in self._names}
+        functions = {name: _make_stub(name) for name in self._names}
         session.feed_run(self._order["prelude"], external_lookup=functions, skip_type_check=True)
         self._snapshot = session.feed_start(
             self._order["code"], inputs=self._order["inputs"], print_callback=self._print
         )
         self._run()
-        return self._standing()
+        return self._take_news()
 
     def answer(self, answers: list[list[Any]]) -> dict[str, Any]:
         """Give it answers, one after another in their order, and run it until it waits."""
@@ -142,7 +142,7 @@ class OpenProgram:
             call_id = self._numbers.pop(number)
             self._snapshot = self._snapshot.resume({call_id: answer})
             self._run()
-        return self._standing()
+        return self._take_news()
 
     def close(self) -> None:
         """Give its interpreter back."""
@@ -153,20 +153,20 @@ class OpenProgram:
         """Run it until all of it waits, or it ends."""
         while isinstance(self._snapshot, monty.FunctionSnapshot | monty.NameLookupSnapshot):
             if isinstance(self._snapshot, monty.NameLookupSnapshot):
-                self._snapshot = self._looked_up(self._snapshot)
+                self._snapshot = self._look_up(self._snapshot)
             elif self._snapshot.is_os_function:
                 self._snapshot = self._snapshot.resume_not_handled()
             else:
-                self._snapshot = self._snapshot.resume(self._taken(self._snapshot))
+                self._snapshot = self._snapshot.resume(self._answer_call(self._snapshot))
 
-    def _looked_up(self, lookup: monty.NameLookupSnapshot) -> Any:
+    def _look_up(self, lookup: monty.NameLookupSnapshot) -> Any:
         """Go on with the function of a name that the program uses as a value, or with a NameError."""
         name = lookup.variable_name
         if name in self._names and lookup.object_id is None:
-            return lookup.resume(value=_named(name))
+            return lookup.resume(value=_make_stub(name))
         return lookup.resume()
 
-    def _taken(self, call: Any) -> Any:
+    def _answer_call(self, call: Any) -> Any:
         """Return what a call gets at once: an error, nothing for a note, or the promise of an answer."""
         name = str(call.function_name)
         try:
@@ -176,10 +176,10 @@ class OpenProgram:
                     return {"return_value": None}  # a viewer misses it, and the program nothing
                 if self._written > self._most_notes:
                     raise Asked(f"a program leaves at most {self._most_notes:,} notes")
-                self._note(name, _text_in(call.args))
+                self._note(name, _join_values(call.args))
                 return {"return_value": None}
             if name == WITHDRAW:
-                open_calls = self._groups.pop(_text_in(call.args), [])
+                open_calls = self._groups.pop(_join_values(call.args), [])
                 self._withdrawn += [number for number in open_calls if number in self._numbers]
                 return {"return_value": None}
             if name not in self._names:
@@ -188,7 +188,7 @@ class OpenProgram:
                 raise Asked(f"{name}() takes keyword arguments alone")
             if self._asked >= self._most_calls:
                 raise Asked(f"a program makes at most {self._most_calls:,} calls")
-            arguments = _plain({name: value for name, value in call.kwargs.items() if value is not None})
+            arguments = _to_plain({name: value for name, value in call.kwargs.items() if value is not None})
         except Asked as error:
             return {"exc_type": "TypeError", "message": str(error)}
         self._catch_up()
@@ -196,11 +196,11 @@ class OpenProgram:
         if group is not None:
             self._groups.setdefault(str(group), []).append(self._asked)
         self._numbers[self._asked] = call.call_id
-        self._calls.append([name, arguments, self._line_of(call), fan_out])
+        self._calls.append([name, arguments, self._find_line(call), fan_out])
         self._asked += 1
         return {"future": ...}
 
-    def _line_of(self, call: Any) -> int:
+    def _find_line(self, call: Any) -> int:
         """Return the line of the program that waits, from 1; 0 = it is in the functions around it."""
         position = call.position
         if position.filename != _USERS_CODE:
@@ -223,7 +223,7 @@ class OpenProgram:
             self._notes.append(("print", "".join(self._printed)))
             self._printed = []
 
-    def _standing(self) -> dict[str, Any]:
+    def _take_news(self) -> dict[str, Any]:
         """Return what is new since the last answer."""
         self._catch_up()
         told: dict[str, Any] = {"first": self._asked - len(self._calls), "calls": self._calls}
@@ -231,21 +231,21 @@ class OpenProgram:
         self._noted += len(self._notes)
         self._calls, self._notes, self._withdrawn = [], [], []
         if isinstance(self._snapshot, monty.MontyComplete):
-            told["value"] = _shown_value(self._snapshot.output)
+            told["value"] = _to_shown_value(self._snapshot.output)
         return told
 
 
-def _named(name: str) -> Callable[..., None]:
+def _make_stub(name: str) -> Callable[..., None]:
     """Return what stands for a tool's function; its calls are answered one by one instead."""
 
-    def never(**arguments: object) -> None:
+    def do_nothing(**arguments: object) -> None:
         """Do nothing."""
 
-    never.__name__ = name  # the interpreter calls it by this name, whatever the program calls it
-    return never
+    do_nothing.__name__ = name  # the interpreter calls it by this name, whatever the program calls it
+    return do_nothing
 
 
-def _text_in(values: tuple[Any, ...]) -> str:
+def _join_values(values: tuple[Any, ...]) -> str:
     return " ".join(each if isinstance(each, str) else repr(each) for each in values)
 
 
@@ -253,7 +253,7 @@ def _refuse(value: object) -> Any:
     raise Asked(f"{type(value).__name__} has no JSON form; give text, numbers, lists and dicts")
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Return a value of JSON; raise Asked if it has no JSON form."""
     try:
         return json.loads(json.dumps(value, default=_refuse, allow_nan=False))
@@ -261,7 +261,7 @@ def _plain(value: Any) -> Any:
         raise Asked(f"a value has no JSON form: {error}") from error
 
 
-def _shown_value(value: Any) -> Any:
+def _to_shown_value(value: Any) -> Any:
     """Return the closest value of JSON; raise Asked if it has neither one nor a text."""
     try:
         return json.loads(json.dumps(value, default=repr, allow_nan=False))
@@ -318,7 +318,7 @@ class Interpreters:
                 program = program or OpenProgram(self._pool, order)
                 told = _DO[order["op"]](program, order)
             except Exception as error:  # noqa: BLE001 - whatever a program does, its session hears of it
-                told = _failure_of(error)
+                told = _describe_failure(error)
             has_ended = "failed" in told or "value" in told
             self._tell({"id": str(order["id"]), "order": order["order"], **told})
         if program is not None:
@@ -334,7 +334,7 @@ _DO: Final[dict[str, Callable[[OpenProgram, dict[str, Any]], dict[str, Any]]]] =
 """How each order is carried out."""
 
 
-def _failure_of(error: Exception) -> dict[str, Any]:
+def _describe_failure(error: Exception) -> dict[str, Any]:
     """Return what is said of a program that failed."""
     if isinstance(error, monty.MontyTypingError):  # it comes late if the program imports a module
         return {"failed": "code", "reason": error.display()[:SHOWN_CHARS]}
@@ -345,11 +345,11 @@ def _failure_of(error: Exception) -> dict[str, Any]:
     if isinstance(error, monty.MontyCrashedError):
         return {"failed": "lost", "reason": str(error)[:SHOWN_CHARS]}
     if isinstance(error, monty.MontyError):
-        return {"failed": "raised", "reason": _reason(error)}
+        return {"failed": "raised", "reason": _describe_error(error)}
     return {"failed": "crash", "reason": f"{type(error).__name__}: {error}"[:SHOWN_CHARS]}
 
 
-def _reason(error: monty.MontyError) -> str:
+def _describe_error(error: monty.MontyError) -> str:
     """Return what a program raised, and where in it."""
     if isinstance(error, monty.MontyRuntimeError):
         text = error.display("type-msg")

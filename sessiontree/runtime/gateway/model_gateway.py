@@ -24,27 +24,27 @@ from sessiontree.contracts.values.messages import (
     ToolResultMessage,
 )
 from sessiontree.contracts.values.truncation import cut_text
-from sessiontree.contracts.values.whole_text import whole_object, whole_text
-from sessiontree.models.answers import ModelFailure, checked_reply, failure_of
+from sessiontree.contracts.values.whole_text import repair_object, repair_text
+from sessiontree.models.answers import ModelFailure, check_reply, make_failure
 from sessiontree.models.held_questions import NOTE_HELD
 from sessiontree.models.port import (
     EmitEvent,
     GatewayModel,
     ModelRequest,
     ToolSpec,
-    image_key,
-    model_name,
-    summary_key,
+    get_model_name,
+    make_image_key,
+    make_summary_key,
 )
 from sessiontree.models.sendable.provider_view import GRAMMARS, NAMES, NAMES_OF, NO_REPAIRS, ProviderView
-from sessiontree.models.sendable.sendable_message import sendable_tools
+from sessiontree.models.sendable.sendable_message import repair_tools
 from sessiontree.models.stream_assembler import StreamAssembler, request_reply
 from sessiontree.runtime.transport.frames import AskModel, ModelPrompt, PollReply, Watch
 from sessiontree.runtime.transport.link import HostLink, HostLost, Mailbox, Transport
 from sessiontree.runtime.transport.progress import Progress, ProgressHub
 from sessiontree.runtime.transport.supervisor_api import ActorRow
-from sessiontree.schema.dialect import dialect_for_model
-from sessiontree.tree.state.reservations import session_in
+from sessiontree.schema.dialect import choose_dialect
+from sessiontree.tree.state.reservations import extract_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +201,11 @@ class Gateway(Protocol):
         ...
 
 
-def _key_of(question: AskModel, agent: str) -> str:
+def _choose_key(question: AskModel, agent: str) -> str:
     """Return the key of the model that a question is for."""
     if question.by_image_model:
-        return image_key(agent)
-    return summary_key(agent) if question.by_compaction_model else agent
+        return make_image_key(agent)
+    return make_summary_key(agent) if question.by_compaction_model else agent
 
 
 def _show_nobody(event: ModelEvent) -> None:
@@ -232,18 +232,18 @@ class GatewayCore:
         self._shared: dict[tuple[str, ...], tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]] = {}
         """By tree and names, the newest list of tools: as it was given, and as it is sent."""
 
-    def _sharing(self, tree_id: str, prompt: ModelPrompt) -> ModelPrompt:
+    def _share_tools(self, tree_id: str, prompt: ModelPrompt) -> ModelPrompt:
         """Return a prompt as it is sent, with the list of tools that other conversations of its tree hold."""
         names = (tree_id, *[spec.name for spec in prompt.tools])
         given, tools = self._shared.pop(names, ((), ()))
         if given != prompt.tools:
-            given, tools = prompt.tools, sendable_tools(prompt.tools)
+            given, tools = prompt.tools, repair_tools(prompt.tools)
         self._shared[names] = (given, tools)  # the newest is last
         if len(self._shared) > MOST_SHARED:
             del self._shared[next(iter(self._shared))]
-        schema = None if prompt.result_schema is None else whole_object(prompt.result_schema)
+        schema = None if prompt.result_schema is None else repair_object(prompt.result_schema)
         return replace(
-            prompt, system_prompt=whole_text(prompt.system_prompt), tools=tools, result_schema=schema
+            prompt, system_prompt=repair_text(prompt.system_prompt), tools=tools, result_schema=schema
         )
 
     def ask(self, question: AskModel, asker: Asker) -> None:
@@ -251,15 +251,15 @@ class GatewayCore:
         place = (asker.tree_id, asker.session)
         emit = _show_nobody if question.unseen else asker.emit
         self.withdraw(*place)
-        model = self._models_of(asker.tree_id).get(_key_of(question, asker.agent))
+        model = self._models_of(asker.tree_id).get(_choose_key(question, asker.agent))
         if model is None:
             asker.failed(ModelFailure(NO_MODEL.format(agent=asker.agent)))
             return
         conversation = self._conversations.get(place)
         if question.base == 0 and question.prompt is not None:
-            dialect = dialect_for_model(model_name(model)).name
+            dialect = choose_dialect(get_model_name(model)).name
             told = ProviderView(GRAMMARS.get(dialect), NAMES_OF.get(dialect, NAMES))
-            prompt = self._sharing(asker.tree_id, question.prompt)
+            prompt = self._share_tools(asker.tree_id, question.prompt)
             conversation = _Conversation(prompt, told)
             self._conversations[place] = conversation
         if conversation is None or len(conversation.told) < question.base:
@@ -269,7 +269,7 @@ class GatewayCore:
         if repairs is not NO_REPAIRS:
             emit(TranscriptRepaired(repairs.missing, repairs.dropped, repairs.moved))
         request = ModelRequest(
-            session_in(asker.session),
+            extract_session(asker.session),
             asker.kind,
             question.turn,
             conversation.prompt.system_prompt,
@@ -277,7 +277,7 @@ class GatewayCore:
             conversation.told.shown,
             None if question.summarises else conversation.prompt.result_schema,
             asker.agent,
-            model_name(model),
+            get_model_name(model),
             question.settings,
             question.summarises,
         )
@@ -326,7 +326,7 @@ async def _complete(
     assembly = StreamAssembler(request.turn, emit) if hasattr(model, "stream") else None
     NOTE_HELD.set(asker.held)
     try:
-        reply = checked_reply(await request_reply(model, request, assembly, emit), request.turn)
+        reply = check_reply(await request_reply(model, request, assembly, emit), request.turn)
         message = conversation.told.own(reply)
     except KeyboardInterrupt:
         raise
@@ -337,7 +337,7 @@ async def _complete(
         if withdrawn:
             raise
         said = "" if assembly is None else cut_text(assembly.text, MAX_SAID_CHARS)
-        answer = partial(asker.failed, failure_of(error, request.session_id, said))
+        answer = partial(asker.failed, make_failure(error, request.session_id, said))
     else:
         answer = partial(asker.answered, message)
     if conversation.asking is asyncio.current_task():
@@ -392,7 +392,7 @@ class GatewayLink:
         self._tickets[place] = self._ticket
         self._asked[self._ticket] = asker
         self._known.add(place)
-        link = self._running()
+        link = self._ensure_running()
         ask = Ask(asker.tree_id, asker.session, asker.agent, self._ticket, asker.kind, question, equipment)
         link.send(ask)
 
@@ -436,7 +436,7 @@ class GatewayLink:
             link, self._link = self._link, None
             await link.close()
 
-    def _running(self) -> HostLink:
+    def _ensure_running(self) -> HostLink:
         if self._link is None:
             self._starts += 1
             name = f"gateway{self._starts}"
@@ -502,31 +502,36 @@ class GatewayLink:
                 asker.resend_prompt()
 
 
-def _one(text: str) -> str:
+def _share_name(text: str) -> str:
     """Return a name that many messages have, as one object for all of them."""
     return intern(text) if type(text) is str else text
 
 
-def with_shared_names(message: Message) -> Message:
+def share_names(message: Message) -> Message:
     """Return a message of a frame, with one object for what many messages have: names, and no usage.
 
     Every frame brings its own copies, and a conversation is held for as long as its session lives.
     """
     if isinstance(message, AssistantMessage):
-        content = tuple([_one_call(block) if type(block) is ToolCall else block for block in message.content])
+        content = tuple(
+            [_share_call(block) if type(block) is ToolCall else block for block in message.content]
+        )
         usage = NOTHING_USED if message.usage == NOTHING_USED else message.usage
-        reason: Any = _one(message.stop_reason)
-        rest = (message.timestamp, _one(message.model), message.stop_detail, message.replay)
+        reason: Any = _share_name(message.stop_reason)
+        rest = (message.timestamp, _share_name(message.model), message.stop_detail, message.replay)
         return AssistantMessage(content, reason, usage, *rest)
     if isinstance(message, ToolResultMessage):
-        name, rest_of_it = _one(message.tool_name), (message.details, message.is_error, message.timestamp)
+        name, rest_of_it = (
+            _share_name(message.tool_name),
+            (message.details, message.is_error, message.timestamp),
+        )
         return ToolResultMessage(message.tool_call_id, name, message.content, *rest_of_it)
     return message
 
 
-def _one_call(call: ToolCall) -> ToolCall:
-    arguments = {_one(name): value for name, value in call.arguments.items()}
-    return ToolCall(call.id, _one(call.name), arguments, call.unread)
+def _share_call(call: ToolCall) -> ToolCall:
+    arguments = {_share_name(name): value for name, value in call.arguments.items()}
+    return ToolCall(call.id, _share_name(call.name), arguments, call.unread)
 
 
 @dataclass(slots=True, eq=False)
@@ -601,9 +606,9 @@ class GatewayHost:
 
     def _ask(self, frame: Ask) -> None:
         self._equipment[frame.tree_id] = frame.equipment
-        tree_id, agent, question = _one(frame.tree_id), _one(frame.agent), frame.question
+        tree_id, agent, question = _share_name(frame.tree_id), _share_name(frame.agent), frame.question
         settings = NO_SETTINGS if question.settings == NO_SETTINGS else question.settings
-        messages = tuple([with_shared_names(each) for each in question.messages])
+        messages = tuple([share_names(each) for each in question.messages])
         question = replace(question, messages=messages, settings=settings)
         asked = PendingAsk(self, frame.ticket, tree_id, frame.session, agent, frame.kind)
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from sessiontree.contracts.facts.session_facts import FailureCause
-from sessiontree.contracts.settings.model_settings import ModelPrice, ModelSettings, joined_settings
+from sessiontree.contracts.settings.model_settings import ModelPrice, ModelSettings, merge_settings
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.contracts.values.messages import (
@@ -23,14 +23,14 @@ from sessiontree.contracts.values.messages import (
 )
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.transport.frames import AskModel, ModelPrompt
-from sessiontree.tree.state.budgets import payers_of
+from sessiontree.tree.state.budgets import find_payers
 from sessiontree.tree.state.reservations import (
     Admitted,
     MostUsed,
     Postponed,
     Reservations,
     Unaffordable,
-    session_in,
+    extract_session,
 )
 from sessiontree.tree.state.state import TreeState
 
@@ -86,10 +86,12 @@ class QuestionBudget:
             return
         self.drop(session)
         before = 0 if question.base == 0 else self.sizes.get(session, 0)
-        self.sizes[session] = before + size_of(question.prompt, question.messages, is_known=before > 0)
+        self.sizes[session] = before + estimate_addition(
+            question.prompt, question.messages, is_known=before > 0
+        )
         self._try(session, _HeldBack(question, config, send, refuse))
 
-    def replied(self, session: str, usage: Usage) -> None:
+    def on_replied(self, session: str, usage: Usage) -> None:
         """Take note of a reply; its reservation ends when it is charged."""
         if usage.input_tokens:
             self.sizes[session] = usage.tokens
@@ -118,11 +120,11 @@ class QuestionBudget:
 
     def _try(self, session: str, waiting: _HeldBack) -> None:
         question, config = waiting.question, waiting.config
-        payer = self._payer(session, "cost_usd")
-        if payer is not None and price_of(question, config) == "unknown":
-            waiting.refuse(_no_price(payer, question, config))
+        payer = self._find_payer(session, "cost_usd")
+        if payer is not None and find_price(question, config) == "unknown":
+            waiting.refuse(_make_price_failure(payer, question, config))
             return
-        most = _most_used(question, config, self.sizes[session])
+        most = _estimate_most_used(question, config, self.sizes[session])
         answer = self._reserved.ask(session, most)
         if isinstance(answer, Postponed):
             self._waiting[session] = waiting
@@ -134,27 +136,27 @@ class QuestionBudget:
             cause: FailureCause = "budget.tokens" if answer.limit == "budget.tokens" else "budget.cost_usd"
             waiting.refuse(ModelFailure(reason, cause=cause, account=answer.account))
         else:
-            waiting.send(_bounded(question, answer))
+            waiting.send(_limit_question(question, answer))
 
     def _is_counted(self, session: str) -> bool:
-        return any(self._payer(session, member) is not None for member in ("tokens", "cost_usd"))
+        return any(self._find_payer(session, member) is not None for member in ("tokens", "cost_usd"))
 
-    def _payer(self, session: str, member: str) -> str | None:
+    def _find_payer(self, session: str, member: str) -> str | None:
         """Return the account that pays for a member first, or None if no budget counts it."""
-        found = self._state.sessions.get(session_in(session))
+        found = self._state.sessions.get(extract_session(session))
         if found is None:
             return None
-        return next(iter(payers_of(self._state.accounts, found.account, member)), None)
+        return next(iter(find_payers(self._state.accounts, found.account, member)), None)
 
 
-def price_of(question: AskModel, config: AgentConfig) -> ModelPrice | Literal["unknown"] | None:
+def find_price(question: AskModel, config: AgentConfig) -> ModelPrice | Literal["unknown"] | None:
     """Return the highest price of the model that is asked, as the agent's configuration has it."""
     if question.by_image_model:
         return config.image_price
     return config.compaction_price if question.by_compaction_model else config.model_price
 
 
-def _no_price(account: str, question: AskModel, config: AgentConfig) -> ModelFailure:
+def _make_price_failure(account: str, question: AskModel, config: AgentConfig) -> ModelFailure:
     model = config.compaction_model if question.by_compaction_model else config.model
     if question.by_image_model:
         model = config.image_model
@@ -165,26 +167,26 @@ def _no_price(account: str, question: AskModel, config: AgentConfig) -> ModelFai
     return ModelFailure(reason, cause="price", account=account)
 
 
-def _bounded(question: AskModel, admitted: Admitted) -> AskModel:
+def _limit_question(question: AskModel, admitted: Admitted) -> AskModel:
     """Return a question whose reply is at most as long as was reserved."""
     if admitted.output_tokens is None or question.settings.max_output_tokens == admitted.output_tokens:
         return question
     bound = ModelSettings(max_output_tokens=admitted.output_tokens)
-    return replace(question, settings=joined_settings(question.settings, bound))
+    return replace(question, settings=merge_settings(question.settings, bound))
 
 
-def _most_used(question: AskModel, config: AgentConfig, size: int) -> MostUsed:
+def _estimate_most_used(question: AskModel, config: AgentConfig, size: int) -> MostUsed:
     settings = question.settings
     thinking = settings.thinking if isinstance(settings.thinking, int) else 0
     output = settings.max_output_tokens or DEFAULT_OUTPUT_TOKENS + thinking
     if config.context_tokens is not None and not (question.by_compaction_model or question.by_image_model):
         size = min(size, config.context_tokens)
-    price = price_of(question, config)
+    price = find_price(question, config)
     known = price if isinstance(price, ModelPrice) else None
     return MostUsed(size, output, known, min(thinking, output - 1))
 
 
-def size_of(prompt: ModelPrompt | None, messages: Sequence[Message], *, is_known: bool) -> int:
+def estimate_addition(prompt: ModelPrompt | None, messages: Sequence[Message], *, is_known: bool) -> int:
     """Return the most tokens of what is sent in addition.
 
     Args:
@@ -193,29 +195,31 @@ def size_of(prompt: ModelPrompt | None, messages: Sequence[Message], *, is_known
         is_known: Whether the provider has counted the conversation so far, and the replies in it.
     """
     tokens = sum(
-        _message_size(each) for each in messages if not (is_known and isinstance(each, AssistantMessage))
+        _estimate_message_size(each)
+        for each in messages
+        if not (is_known and isinstance(each, AssistantMessage))
     )
     if prompt is None:
         return tokens
-    tokens += _tokens(prompt.system_prompt) + _tokens(dump_json(prompt.result_schema))
+    tokens += _estimate_tokens(prompt.system_prompt) + _estimate_tokens(dump_json(prompt.result_schema))
     for tool in prompt.tools:
-        tokens += _tokens(tool.name + tool.description + dump_json(tool.parameters)) + MESSAGE_TOKENS
+        tokens += _estimate_tokens(tool.name + tool.description + dump_json(tool.parameters)) + MESSAGE_TOKENS
     return tokens
 
 
-def _message_size(message: Message) -> int:
+def _estimate_message_size(message: Message) -> int:
     tokens = MESSAGE_TOKENS
     for block in message.content:
         if isinstance(block, TextContent):
-            tokens += _tokens(block.text)
+            tokens += _estimate_tokens(block.text)
         elif isinstance(block, ImageContent):
             tokens += IMAGE_TOKENS
         elif isinstance(block, ThinkingContent):
-            tokens += _tokens(block.thinking)
+            tokens += _estimate_tokens(block.thinking)
         else:
-            tokens += _tokens(block.name + dump_json(block.arguments)) + MESSAGE_TOKENS
+            tokens += _estimate_tokens(block.name + dump_json(block.arguments)) + MESSAGE_TOKENS
     return tokens
 
 
-def _tokens(text: str) -> int:
+def _estimate_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)

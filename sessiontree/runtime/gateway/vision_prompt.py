@@ -19,11 +19,11 @@ VISION_TURN: Final = 1
 """The number of a question about images, which begins a conversation of its own."""
 
 
-def vision_message(question: str, images: Sequence[ImageContent]) -> UserMessage:
+def make_vision_message(question: str, images: Sequence[ImageContent]) -> UserMessage:
     """Return the message that shows images with a question."""
     return UserMessage((*images, TextContent(question)), 0)
 
 
-def vision_failed(model: str, failure: ModelFailure) -> ExecutionError:
+def make_vision_error(model: str, failure: ModelFailure) -> ExecutionError:
     """Return the error for a question that an image model did not answer."""
     return ExecutionError(f"image model {model!r} did not answer: {failure.reason}", failure.retryable)

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
-from sessiontree.browser.found import found_browser
+from sessiontree.browser.found import find_browser
 from sessiontree.browser.session_browser import SessionBrowser
-from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.handles.protection import Protection
@@ -26,16 +26,16 @@ from sessiontree.contracts.recorded.capabilities import BROWSER, JOBS, READER, S
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.contracts.tools.hooks import HookContext
-from sessiontree.contracts.tools.skills import Skill, skills_prompt
+from sessiontree.contracts.tools.skills import Skill, format_skills_prompt
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.models.port import InProcessModel, image_key, summary_key
+from sessiontree.models.port import InProcessModel, make_image_key, make_summary_key
 from sessiontree.models.program_model import ProgramModel
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.policy.steps import PROGRAM, TOOL_SEARCH, WebAccess
-from sessiontree.programs.found import found_interpreter
+from sessiontree.programs.found import find_interpreter
 from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.protected import OwnPlaces
 from sessiontree.runtime.host.host_process import UnseenPlaceError, check_seen
@@ -53,9 +53,9 @@ from sessiontree.runtime.host.outside_handles import (
 from sessiontree.runtime.host.session_shell import (
     AllowedHandles,
     SessionShell,
-    node_checks,
-    session_jobs,
-    session_shell,
+    make_node_checks,
+    make_session_jobs,
+    make_session_shell,
 )
 from sessiontree.runtime.host.vision import SessionVision
 from sessiontree.runtime.memory.memory_api import MemoryApi
@@ -76,13 +76,13 @@ from sessiontree.runtime.rights.session_rights import (
     StatusHandle,
     SubtreeHandle,
     build_rights,
-    session_policy,
+    make_session_policy,
 )
-from sessiontree.runtime.runner.interceptors import HookInterceptor, ScreenedWatch, through_hooks
+from sessiontree.runtime.runner.interceptors import HookInterceptor, ScreenedWatch, route_through_hooks
 from sessiontree.runtime.runner.model_requests import ModelRequestBuilder
 from sessiontree.runtime.runner.session_runner import RunnerState, SessionRunner
 from sessiontree.runtime.runner.tool_calls import CallWatch
-from sessiontree.runtime.timing.clock import TreeClock, monotonic_ms
+from sessiontree.runtime.timing.clock import TreeClock, read_monotonic_ms
 from sessiontree.runtime.transport.frames import (
     Adopt,
     Feed,
@@ -102,7 +102,7 @@ from sessiontree.runtime.transport.frames import (
 from sessiontree.runtime.transport.link import Mailbox
 from sessiontree.runtime.transport.progress import ProgressHub, ProgressRelay
 from sessiontree.sandbox import CommandTurns, JobTable
-from sessiontree.sandbox.commands.named_files import named_files
+from sessiontree.sandbox.commands.named_files import fingerprint_named_files
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.workspace import OutsideRoots, SkillReader, WorkspaceWriter
 
@@ -161,7 +161,7 @@ class HostEquipment:
             return "none"
         return "search" if self.web.has_search else "pages"
 
-    def hidden_from(self, workspace: str) -> tuple[Path, ...]:
+    def select_hidden(self, workspace: str) -> tuple[Path, ...]:
         """Return what is hidden from sessions of a workspace.
 
         A copy of a workspace is in the state directory, which is hidden: its session's tools have the copy as
@@ -169,7 +169,7 @@ class HostEquipment:
         """
         return tuple(each for each in self.hidden if not Path(workspace).is_relative_to(each.resolve()))
 
-    def skills_for(self, spec: SessionSpec) -> dict[str, Skill]:
+    def select_skills(self, spec: SessionSpec) -> dict[str, Skill]:
         """Return the skills that a session may read, by name; those not given again on resume are missing."""
         return {name: self.skills[name] for name in spec.skills if name in self.skills}
 
@@ -178,13 +178,13 @@ _COMMANDS = frozenset({JOBS.name, SHELL.name})
 """The handles that run commands."""
 
 
-def _missing_in(equipment: HostEquipment, config: AgentConfig, tools: Collection[str]) -> frozenset[str]:
+def _find_missing(equipment: HostEquipment, config: AgentConfig, tools: Collection[str]) -> frozenset[str]:
     """Return the capabilities and tools whose needs are not installed here, or not given to the agent."""
     found = {
-        BROWSER.name: found_browser().is_ready,
+        BROWSER.name: find_browser().is_ready,
         SPEECH.name: can_speak(equipment.web),
         VISION.name: bool(config.image_model),
-        PROGRAM: PROGRAM not in tools or found_interpreter().is_ready,
+        PROGRAM: PROGRAM not in tools or find_interpreter().is_ready,
         TOOL_SEARCH: config.tools_offered == "program",
     }
     return frozenset(name for name, is_ready in found.items() if not is_ready)
@@ -198,17 +198,17 @@ def build_tooling(
     protection: Protection | None = None,
 ) -> tuple[ModelRequestBuilder, Dispatcher]:
     """Return a session's request builder and dispatcher, with the tools that the policy leaves it now."""
-    policy = session_policy(
+    policy = make_session_policy(
         equipment.policy,
         equipment.group,
         adopt.spec,
         adopt.model,
         has_channel=adopt.has_channel,
         web=equipment.web_access,
-        missing=_missing_in(equipment, adopt.config, adopt.spec.tools),
+        missing=_find_missing(equipment, adopt.config, adopt.spec.tools),
     )
-    held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
-    held -= policy.withheld_from(adopt.spec.asked_by)
+    held = equipment.table.select_held(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
+    held -= policy.find_withheld(adopt.spec.asked_by)
     if adopt.config.workspace_access == "ro":
         held -= equipment.table.for_writers
     dispatcher = Dispatcher(
@@ -220,12 +220,14 @@ def build_tooling(
         approval_expiry_s=adopt.limits.approval_expiry_s,
         now_ms=now_ms,
         command_fingerprint=partial(
-            named_files, str(rights.workspace_root), hidden=equipment.hidden_from(adopt.workspace)
+            fingerprint_named_files,
+            str(rights.workspace_root),
+            hidden=equipment.select_hidden(adopt.workspace),
         ),
         protection=protection,
     )
     has_writer = adopt.config.compaction_model
-    summariser = equipment.instant.get(summary_key(adopt.spec.agent)) if has_writer else None
+    summariser = equipment.instant.get(make_summary_key(adopt.spec.agent)) if has_writer else None
     # A program stands in for the model, here and not in the machine: the session is like any other, so its
     # turns, rights, budget, result and recovery need no second set of rules. Its call is in the spec, which
     # is journaled with the spawn, so a resume asks no provider and no gateway.
@@ -236,14 +238,14 @@ def build_tooling(
         adopt.config,
         adopt.model,
         equipment.instant.get(adopt.spec.agent) if first is None else ProgramModel(first),
-        dispatcher.withheld_from,
+        dispatcher.find_withheld,
         summariser,
     )
-    skills = equipment.skills_for(adopt.spec).values()
+    skills = equipment.select_skills(adopt.spec).values()
     if skills or adopt.guidance:
         used = {name for entry in equipment.table if entry.name in held for name in entry.tool.capabilities}
         if READER.name in used:
-            listed = skills_prompt(skills, runs_commands=not used.isdisjoint(_COMMANDS))
+            listed = format_skills_prompt(skills, runs_commands=not used.isdisjoint(_COMMANDS))
             questioner.further = "\n\n".join(part for part in (listed, adopt.guidance) if part)
     return questioner, dispatcher
 
@@ -322,7 +324,7 @@ class HostCore:
         hub: ProgressHub,
         now_ms: Callable[[], int],
         process: HostProcess | None = None,
-        passed_ms: Callable[[], int] = monotonic_ms,
+        passed_ms: Callable[[], int] = read_monotonic_ms,
         turns: CommandTurns | None = None,
     ) -> None:
         self._equip = equip
@@ -369,7 +371,7 @@ class HostCore:
         # Progress that arrived between two polls must not wait for the end of the next one.
         holds = self._relay is not None and self._relay.holds
         reply = await self._mailbox.poll(after, 0.0 if holds else wait_s)
-        await self.commands_ended()
+        await self.wait_for_commands()
         if self._relay is None or self._process is None:
             return reply
         for _ in range(STOP_TURNS):
@@ -396,7 +398,7 @@ class HostCore:
         self._opened = None
         self._mailbox.close()
 
-    async def commands_ended(self) -> None:
+    async def wait_for_commands(self) -> None:
         """Wait until no command of a session that left exists."""
         for shell in tuple(self._ending):
             await shell.ended()
@@ -451,7 +453,7 @@ class HostCore:
                 self._mailbox.put(Left(runner.session, runner.epoch, ended))
             if isinstance(frame, Kill):
                 self._give_back()  # its work may not have stopped
-            self._next()
+            self._embody_next()
 
     def _note_watch(self, frame: Watch) -> None:
         if self._relay is not None:
@@ -471,14 +473,14 @@ class HostCore:
             kept = self._keep(runner)
             ended = self._drop()
             self._mailbox.put(LetGo(runner.session, runner.epoch, ended, kept))
-            self._next()
+            self._embody_next()
 
-    def _next(self, turns: int = STOP_TURNS) -> None:
+    def _embody_next(self, turns: int = STOP_TURNS) -> None:
         """Embody the session that has waited longest, unless earlier work runs here for some turns more."""
         while self._leases and self._runner is None:
             if self._process is not None and self._is_stained(self._process):
                 if turns:
-                    asyncio.get_running_loop().call_soon(self._next, turns - 1)
+                    asyncio.get_running_loop().call_soon(self._embody_next, turns - 1)
                 else:
                     self._give_back()
                 return
@@ -558,7 +560,7 @@ class HostCore:
             self._mailbox.put(Unfit(adopt.session, adopt.epoch, str(error)))
             return
         except Exception as error:  # noqa: BLE001 - only the session that can't be built ends, with a typed outcome
-            reason = f"can't be adopted: {words_of(error)}"
+            reason = f"can't be adopted: {describe_error(error)}"
             self._mailbox.put(Outcome(adopt.session, adopt.epoch, 0, (), (), True, None, reason))
             return
         if self._link is not None:
@@ -566,24 +568,24 @@ class HostCore:
         self._runner.on_rest = self._go_on_soon
         self._runner.start()
 
-    def _writer(self, adopt: Adopt, equipment: HostEquipment) -> WorkspaceWriter:
+    def _open_writer(self, adopt: Adopt, equipment: HostEquipment) -> WorkspaceWriter:
         """Return a writer of the session's workspace; the last session's, if nothing of it has changed."""
         place = (adopt.equipment, adopt.workspace)
         if self._opened is None or self._opened[0] != place or not self._opened[1].is_at(Path(place[1])):
-            hidden = equipment.hidden_from(adopt.workspace)
+            hidden = equipment.select_hidden(adopt.workspace)
             writer = WorkspaceWriter(Path(place[1]), hidden=hidden, own=equipment.own)
             self._opened = place, writer
         return self._opened[1]
 
-    def _vision(self, adopt: Adopt, link: Link, equipment: HostEquipment) -> SessionVision | None:
+    def _make_vision(self, adopt: Adopt, link: Link, equipment: HostEquipment) -> SessionVision | None:
         if not adopt.config.image_model or adopt.spec.kind is SessionKind.WORKER:
             return None
-        instant = equipment.instant.get(image_key(adopt.spec.agent))
+        instant = equipment.instant.get(make_image_key(adopt.spec.agent))
         return SessionVision(link, adopt.spec, adopt.config, instant)
 
     def _embody(self, adopt: Adopt, state: RunnerState | None) -> SessionRunner:
         equipment = self._equip(adopt.equipment)
-        workspace, skills = Path(adopt.workspace), equipment.skills_for(adopt.spec)
+        workspace, skills = Path(adopt.workspace), equipment.select_skills(adopt.spec)
         if self._process is not None:
             check_seen(adopt.workspace, *(skill.folder for skill in skills.values()))
             self._process.begin()
@@ -591,15 +593,19 @@ class HostCore:
             self._relay.watch(adopt.tree_id, watched=adopt.watched)
         self._link = link = Link(self._services, self._memory, adopt.session, adopt.grant)
         self._facades = facades = Facades(adopt.session)
-        writer = self._writer(adopt, equipment)
+        writer = self._open_writer(adopt, equipment)
         jobs = allowed_jobs = None
         table = JobTable()
         if adopt.spec.kind is not SessionKind.WORKER:
-            commands = self._turns.commands.of_a_session(adopt.limits.max_commands)
-            hidden, own = equipment.hidden_from(adopt.workspace), equipment.own
-            self._shell = session_shell(adopt, writer, link, commands, hidden=hidden, own=own, skills=skills)
-            self._browser = SessionBrowser(equipment.web) if found_browser().is_ready else None
-            jobs, allowed_jobs = session_jobs(adopt.config, self._shell, table, workspace, equipment.nodes)
+            commands = self._turns.commands.make_session_turns(adopt.limits.max_commands)
+            hidden, own = equipment.select_hidden(adopt.workspace), equipment.own
+            self._shell = make_session_shell(
+                adopt, writer, link, commands, hidden=hidden, own=own, skills=skills
+            )
+            self._browser = SessionBrowser(equipment.web) if find_browser().is_ready else None
+            jobs, allowed_jobs = make_session_jobs(
+                adopt.config, self._shell, table, workspace, equipment.nodes
+            )
         reader: Reader = writer.reader()
         if skills:
             reader = SkillReader(reader, skills, equipment.hidden)
@@ -624,7 +630,7 @@ class HostCore:
                 memory_writer=MemoryWriterHandle(link),
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
                 images=ImageProcess(),
-                vision=self._vision(adopt, link, equipment),
+                vision=self._make_vision(adopt, link, equipment),
                 nodes=SessionNodes(link, equipment.nodes),
                 speech=SessionSpeech(link, equipment.web, workspace, equipment.hidden),
                 http=None if equipment.web is None else HttpHandle(link, equipment.web),
@@ -640,14 +646,14 @@ class HostCore:
         context = HookContext(adopt.session, adopt.config.agent_id, adopt.spec.kind)
         if hooks is not None:
             screened = ScreenedWatch(self._hub, adopt.tree_id, adopt.session, facades, adopt.config, hooks)
-            rights = through_hooks(rights, link, hooks, context, screened.failed)
+            rights = route_through_hooks(rights, link, hooks, context, screened.failed)
         outside = OutsideRoots(writer, adopt.config.outside_roots, hidden=equipment.hidden, own=equipment.own)
         guarded = AllowedHandles(writer, reader, outside, facades, allowed_jobs)
         put, now_ms = self._mailbox.put, self._now_ms
         if adopt.clock_offset_ms is not None:
             now_ms = TreeClock(adopt.clock_offset_ms, self._passed_ms).now_ms
         questioner, dispatcher = build_tooling(equipment, adopt, facades.rights(rights), now_ms, guarded)
-        interceptors = node_checks(adopt.config, dispatcher, equipment.nodes)
+        interceptors = make_node_checks(adopt.config, dispatcher, equipment.nodes)
         if hooks is not None and screened is not None:
             questioner.unseen = hooks.words.screens
             is_remote = questioner.instant is None
@@ -656,7 +662,7 @@ class HostCore:
         self._watch = watch = screened or CallWatch(
             self._hub, adopt.tree_id, adopt.session, facades, adopt.config
         )
-        turns = self._turns.calls.of_a_session(adopt.limits.max_commands)
+        turns = self._turns.calls.make_session_turns(adopt.limits.max_commands)
         runner = SessionRunner(adopt, dispatcher, questioner, watch, put, now_ms, interceptors, state, turns)
         runner.jobs.attach(table)
         self._jobs = table

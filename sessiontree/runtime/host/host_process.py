@@ -17,14 +17,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sessiontree.contracts.tools.own_program import kept_processes
+from sessiontree.contracts.tools.own_program import list_kept_processes
 from sessiontree.sandbox.launcher import adopt_orphans
 from sessiontree.sandbox.process_tree import (
     ProcessIdentity,
-    ancestors,
-    children_list,
     end_below,
-    living_below,
+    find_ancestors,
+    find_living_below,
+    open_children_list,
     process_of,
 )
 
@@ -60,10 +60,10 @@ class CountingExecutor(ThreadPoolExecutor):
         future = super().submit(fn, *args, **kwargs)
         with self._count:
             self.busy += 1
-        future.add_done_callback(self._ended)
+        future.add_done_callback(self._on_ended)
         return future
 
-    def _ended(self, future: Future[Any]) -> None:
+    def _on_ended(self, future: Future[Any]) -> None:
         """Count a finished call, including one that was cancelled before it began."""
         with self._count:
             self.busy -= 1
@@ -97,12 +97,12 @@ class OwnProcess:
         self._last_words = last_words
         self._is_abandoned = is_abandoned
         self._asked_at: float | None = None
-        above = ancestors(os.getpid())
+        above = find_ancestors(os.getpid())
         way = [process.pid for process in above]
         self.reaper = reaper if reaper in way[1:] else 0
         self._root = self.reaper or os.getpid()
         self._line = set(above[: way.index(self._root)])
-        self._children = children_list(self.reaper) if self.reaper else None
+        self._children = open_children_list(self.reaper) if self.reaper else None
         """Descriptor of the list of the reaper's children."""
         self._alone = self._list()
         """The children of the reaper while nothing is left behind."""
@@ -127,7 +127,7 @@ class OwnProcess:
         self._known = set(threading.enumerate())
         has_company = not self._has_ended_alone and self._has_company()
         self._has_ended_alone = False
-        self._own = set(living_below(self._root, self._line)) if has_company else set()
+        self._own = set(find_living_below(self._root, self._line)) if has_company else set()
 
     def end_leftovers(self, ending: Collection[ProcessIdentity] = ()) -> int:
         """End every process that was started since the session began; return how many there were.
@@ -138,8 +138,8 @@ class OwnProcess:
         self._has_ended_alone = not self._has_company()
         if self._has_ended_alone:
             return 0
-        spared = {*self._line, *self._own, *_helpers(), *ending}
-        return end_below(self._root, spared, LEFTOVERS_S) if living_below(self._root, spared) else 0
+        spared = {*self._line, *self._own, *_list_helpers(), *ending}
+        return end_below(self._root, spared, LEFTOVERS_S) if find_living_below(self._root, spared) else 0
 
     def _has_company(self) -> bool:
         """Whether any other process may run below the root; fast if none does."""
@@ -160,11 +160,11 @@ class OwnProcess:
         asked_at = self._asked_at
         if asked_at is None:
             self._asked_at = asked_at = time.monotonic()
-            self._loop.call_soon_threadsafe(self._heard)
+            self._loop.call_soon_threadsafe(self._on_heard)
             await asyncio.sleep(PING_S)
         return 0.0 if self._asked_at is None else time.monotonic() - asked_at
 
-    def _heard(self) -> None:
+    def _on_heard(self) -> None:
         self._asked_at = None
 
     def _watch(self) -> None:
@@ -174,7 +174,7 @@ class OwnProcess:
         while True:
             if poll.poll(LOOK_EVERY_S * 1000) or self._is_abandoned():
                 self._end()
-            held = resident_bytes()
+            held = measure_resident_bytes()
             if held > self._most_bytes:
                 with contextlib.suppress(Exception):  # the process ends even if the reason can't be reported
                     self._last_words(
@@ -191,19 +191,19 @@ class OwnProcess:
         os._exit(GONE)
 
 
-def _helpers() -> Iterator[ProcessIdentity]:
+def _list_helpers() -> Iterator[ProcessIdentity]:
     """Yield the helper processes of the interpreter, and those that tools keep."""
     pids = [
         getattr(getattr(sys.modules.get(module), name, None), attribute, None)
         for module, name, attribute in OWN_HELPERS
     ]
-    for pid in (*pids, *kept_processes()):
+    for pid in (*pids, *list_kept_processes()):
         process = process_of(pid) if isinstance(pid, int) else None
         if process is not None:
             yield process
 
 
-def resident_bytes() -> int:
+def measure_resident_bytes() -> int:
     """Return the memory that only this process holds, in bytes; shared memory does not count."""
     fields = Path("/proc/self/statm").read_text("ascii").split()
     return (int(fields[1]) - int(fields[2])) * PAGE_BYTES

@@ -31,7 +31,7 @@ from sessiontree.session.state import SessionState
 class HostNodes(Nodes, Protocol):
     """The nodes as a host has them: it can also run commands there."""
 
-    def shell_on(self, node: NodeInfo, workspace: Path, running: RunningCommands) -> JobShell:
+    def open_shell(self, node: NodeInfo, workspace: Path, running: RunningCommands) -> JobShell:
         """Return what runs commands on a node without confinement, and says where in their channel.
 
         Args:
@@ -79,7 +79,7 @@ class NodeShell:
         check_variables(env or {})
         node = find_node(self._name, await self._nodes.nodes(), alive=True)
         channel = channel or CommandChannel()
-        finished = await self._nodes.shell_on(node, self._workspace, self._running).run(
+        finished = await self._nodes.open_shell(node, self._workspace, self._running).run(
             command,
             workdir=workdir,
             env=env,
@@ -113,7 +113,7 @@ class NodeCheck:
     def attach(self, state: SessionState, blame: Blame) -> None:
         """Need neither."""
 
-    def admits_later(self, stimulus: Stimulus) -> bool:
+    def must_admit(self, stimulus: Stimulus) -> bool:
         """Return that every stimulus passes at once."""
         return False
 

@@ -28,7 +28,7 @@ from sessiontree.contracts.handles.runtime_control import (
 from sessiontree.contracts.handles.speech import Speech, SpeechRequest, SpeechSynthesizer
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.runtime.rights.session_rights import Link
-from sessiontree.sandbox import JobShell, UnconfinedShell, speak_confined, speech_program
+from sessiontree.sandbox import JobShell, UnconfinedShell, find_speech_program, speak_confined
 from sessiontree.sandbox.commands.running_commands import RunningCommands
 
 
@@ -55,12 +55,12 @@ class WebHandle:
 
     async def get(self, url: str, *, max_bytes: int | None = None, accept: str = "*/*") -> Page:
         """Return the page that a GET of an address leads to."""
-        self.link.services()
+        self.link.get_services()
         return await self.web.get(url, max_bytes=max_bytes, accept=accept)
 
     async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
         """Return hits of the owner's search provider."""
-        self.link.services()
+        self.link.get_services()
         return await self.web.search(query)
 
 
@@ -73,7 +73,7 @@ class HttpHandle:
 
     async def request(self, wanted: HttpRequest) -> HttpResponse:
         """Send one request and return the response."""
-        self.link.services()
+        self.link.get_services()
         return await self.sender.request(wanted)
 
 
@@ -88,7 +88,7 @@ class SessionSpeech:
 
     async def speak(self, wanted: SpeechRequest) -> Speech:
         """Return the audio file of a text."""
-        self.link.services()
+        self.link.get_services()
         if self.web is not None and self.web.has_speech:
             return await self.web.speak(wanted)
         return await speak_confined(wanted, self.workspace, self.hidden)
@@ -96,7 +96,7 @@ class SessionSpeech:
 
 def can_speak(web: HostWeb | None) -> bool:
     """Return whether a session here has what speaks: the owner's service, or espeak-ng."""
-    return (web is not None and web.has_speech) or speech_program() is not None
+    return (web is not None and web.has_speech) or find_speech_program() is not None
 
 
 LOCAL_NODE = "local"
@@ -122,7 +122,7 @@ class LocalNode:
             ),
         )
 
-    def shell_on(self, node: NodeInfo, workspace: Path, running: RunningCommands) -> JobShell:
+    def open_shell(self, node: NodeInfo, workspace: Path, running: RunningCommands) -> JobShell:
         """Return what runs commands on this machine."""
         return UnconfinedShell(workspace, running, place=f"on node {node.name}, in the workspace")
 
@@ -136,7 +136,7 @@ class SessionNodes:
 
     async def nodes(self) -> tuple[NodeInfo, ...]:
         """Return the nodes, those alive first, by name and id."""
-        self.link.services()
+        self.link.get_services()
         found = await self.known.nodes()
         return tuple(sorted(found, key=lambda node: (not node.is_alive, node.name, node.node_id)))
 
@@ -151,29 +151,29 @@ class SessionRuntime:
 
     async def status(self) -> RuntimeStatus:
         """Return what the runtime does."""
-        return await self.link.services().runtime_status(self.link.grant)
+        return await self.link.get_services().report_runtime_status(self.link.grant)
 
     async def restart(self) -> RestartReport:
         """Replace the hosts."""
-        return await self.link.services().replace_hosts(self.link.grant)
+        return await self.link.get_services().replace_hosts(self.link.grant)
 
     async def read_configuration(self) -> StoredConfiguration:
         """Return the owner's configuration."""
-        return await self._configuration().read()
+        return await self._require_configuration().read()
 
     async def configuration_schema(self) -> Mapping[str, JsonValue]:
         """Return the JSON Schema of the owner's configuration."""
-        return await self._configuration().schema()
+        return await self._require_configuration().schema()
 
     async def patch_configuration(
         self, base_sha256: str, patch: Mapping[str, JsonValue]
     ) -> ConfigurationChange:
         """Apply a JSON merge patch to the owner's configuration."""
-        return await self._configuration().patch(base_sha256, patch)
+        return await self._require_configuration().patch(base_sha256, patch)
 
-    def _configuration(self) -> OwnerConfiguration:
+    def _require_configuration(self) -> OwnerConfiguration:
         """Return what reads and changes the file; no tool holds it, because it has the file's path."""
-        self.link.services()
+        self.link.get_services()
         if self.open_configuration is None:
             raise ExecutionError(NO_CONFIGURATION)
         return self.open_configuration()

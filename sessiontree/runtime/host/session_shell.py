@@ -39,7 +39,7 @@ NOT_APPROVED = "this call was not approved for it"
 UNCONFINED: Final[tuple[ExecHost, ...]] = ("host", "node")
 
 
-def session_jobs(
+def make_session_jobs(
     config: AgentConfig, shell: SessionShell, table: JobTable, root: Path, nodes: HostNodes
 ) -> tuple[SessionJobs, SessionJobs]:
     """Return the jobs of a session: for its usual calls, and for its allowed Elevated calls.
@@ -59,12 +59,12 @@ def session_jobs(
     return confined, SessionJobs(table, outside, dict.fromkeys(UNCONFINED, NOT_GIVEN))
 
 
-def node_checks(config: AgentConfig, dispatcher: Dispatcher, nodes: Nodes) -> tuple[Interceptor, ...]:
+def make_node_checks(config: AgentConfig, dispatcher: Dispatcher, nodes: Nodes) -> tuple[Interceptor, ...]:
     """Return the check of a session's calls on nodes; none where its commands may not run there."""
     return (NodeCheck(dispatcher, nodes),) if "node" in config.exec_hosts else ()
 
 
-def session_shell(
+def make_session_shell(
     adopt: Adopt,
     writer: WorkspaceWriter,
     link: Link,
@@ -91,7 +91,7 @@ def session_shell(
         return ContainerShell(
             config.sandbox,
             root,
-            lambda protected: link.services().container(link.grant, protected),
+            lambda protected: link.get_services().ensure_container(link.grant, protected),
             (writer.reader(), writer),
             own=own,
             access=config.workspace_access,
@@ -137,11 +137,11 @@ class AllowedHandles:
         self._facades = facades
         self._jobs = jobs
 
-    def places_at(self, path: str) -> frozenset[str]:
+    def find_places(self, path: str) -> frozenset[str]:
         """Return the names of the protected places that a path leads to now; empty = none."""
-        return self._writer.places_at(path) | self._outside.protected_at(path)
+        return self._writer.find_places(path) | self._outside.find_protected(path)
 
-    def outside_at(self, path: str) -> frozenset[str]:
+    def find_outside(self, path: str) -> frozenset[str]:
         """Return the name of the allowed place outside the workspace that a path leads to; empty = none."""
         return self._outside.place_at(path)
 
@@ -156,10 +156,10 @@ class AllowedHandles:
             places: The protected places that it may change; None = all of the workspace.
             outside: The places outside the workspace whose directories it may also change.
         """
-        usual = self._writer.allowing(places)
+        usual = self._writer.allow_places(places)
         if not outside:
             return self._facades.writer(usual)
-        return self._facades.writer(OutsideWriter(usual, self._outside.lead_to(outside).allowing(places)))
+        return self._facades.writer(OutsideWriter(usual, self._outside.lead_to(outside).allow_places(places)))
 
     def jobs(self) -> Jobs | None:
         """Return the jobs of one allowed Elevated call, which may leave the confinement; None = none."""

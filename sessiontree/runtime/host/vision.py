@@ -13,9 +13,14 @@ from sessiontree.contracts.settings.settings import ImageLimits
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.messages import AssistantMessage, ImageContent
 from sessiontree.dispatch.images import ImageCleaner
-from sessiontree.models.answers import checked_reply, failure_of
+from sessiontree.models.answers import check_reply, make_failure
 from sessiontree.models.port import InProcessModel, ModelRequest
-from sessiontree.runtime.gateway.vision_prompt import INSTRUCTION, VISION_TURN, vision_failed, vision_message
+from sessiontree.runtime.gateway.vision_prompt import (
+    INSTRUCTION,
+    VISION_TURN,
+    make_vision_error,
+    make_vision_message,
+)
 from sessiontree.runtime.rights.session_rights import Link
 
 
@@ -49,7 +54,7 @@ class SessionVision:
             for at, image in enumerate(images, 1)
         ]
         reply = None if self._instant is None else self._answer_here(self._instant, question, fitted)
-        services, grant = self._link.services(), self._link.grant
+        services, grant = self._link.get_services(), self._link.grant
         try:
             return await services.ask_image_model(grant, question, tuple(fitted), key, reply)
         except asyncio.CancelledError:
@@ -60,7 +65,7 @@ class SessionVision:
 
     async def _drop(self, key: str) -> None:
         with suppress(SessionTreeError):  # the session is let go: its supervisor drops the question then
-            await self._link.services().drop_image_question(self._link.grant, key)
+            await self._link.get_services().drop_image_question(self._link.grant, key)
 
     def _answer_here(
         self, model: InProcessModel, question: str, images: Sequence[ImageContent]
@@ -72,14 +77,14 @@ class SessionVision:
             VISION_TURN,
             INSTRUCTION,
             (),
-            (vision_message(question, images),),
+            (make_vision_message(question, images),),
             None,
             spec.agent,
             self._model,
         )
         try:
-            return checked_reply(model.reply(request), VISION_TURN)
+            return check_reply(model.reply(request), VISION_TURN)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a model may raise anything; the tool gets the reason
-            raise vision_failed(self._model, failure_of(error, spec.session_id)) from error
+            raise make_vision_error(self._model, make_failure(error, spec.session_id)) from error

@@ -21,7 +21,7 @@ from sessiontree.contracts.values.memory import (
     Selection,
 )
 from sessiontree.runtime.transport.link import HostLost
-from sessiontree.runtime.transport.rpc import RpcMethod, proxy_of, rpc
+from sessiontree.runtime.transport.rpc import RpcMethod, make_proxy, rpc
 from sessiontree.runtime.transport.supervisor_api import ActorRow
 
 MemoryRight: TypeAlias = Literal["recall", "remember", "forget"]
@@ -37,12 +37,12 @@ class Ended:
     ended_at_ms: int
 
 
-def ended_tree(config: TreeConfig, ended_at_ms: int) -> Ended:
+def make_end_notice(config: TreeConfig, ended_at_ms: int) -> Ended:
     """Return the notice to memory about a tree whose Main has completed."""
     return Ended(config.tree_id, config.agents[0].name, config.workspace, ended_at_ms)
 
 
-def memory_scope(config: TreeConfig, session: str) -> MemoryScope:
+def make_memory_scope(config: TreeConfig, session: str) -> MemoryScope:
     """Return the scope by which memory knows a session."""
     return MemoryScope(config.tree_id, session, config.agents[0].name, config.workspace)
 
@@ -65,11 +65,11 @@ class ScopeAnswer:
 class Supervision(Protocol):
     """The requests of memory to its supervisor."""
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
+    async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         """Return for each grant its scope now, or the error for a right that it does not give."""
         ...
 
-    async def completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
+    async def list_completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return those trees of the journal whose Main has completed."""
         ...
 
@@ -107,7 +107,7 @@ class MemoryStore(Protocol):
         ...
 
     @rpc()
-    async def unfinished_trees(self) -> set[str]:
+    async def list_unfinished_trees(self) -> set[str]:
         """Return the trees that have records and are not marked as finished."""
         ...
 
@@ -224,7 +224,7 @@ class MemoryClient:
         self._answer_s = answer_s
         self._again_s = again_s
         self._connection: MemoryConnection | None = None
-        self.memory: MemoryApi = proxy_of(MemoryApi, self)
+        self.memory: MemoryApi = make_proxy(MemoryApi, self)
         """The interface of memory."""
 
     async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
@@ -235,9 +235,9 @@ class MemoryClient:
             Exception: as memory raises.
         """
         grant, *rest = given
-        return await self._asked(grant, method.name, tuple(rest))
+        return await self._ask(grant, method.name, tuple(rest))
 
-    async def _asked(self, grant: str, name: str, given: tuple[Any, ...]) -> Any:
+    async def _ask(self, grant: str, name: str, given: tuple[Any, ...]) -> Any:
         lost: HostLost | None = None
         patience = asyncio.timeout(self._answer_s)
         try:
@@ -294,7 +294,9 @@ class MemoryLink:
         self._told.clear()
         self._ended.clear()
 
-    def scopes_for(self, wanted: Sequence[tuple[str, MemoryRight]], answers: Sequence[Whose]) -> ScopeAnswer:
+    def answer_scopes(
+        self, wanted: Sequence[tuple[str, MemoryRight]], answers: Sequence[Whose]
+    ) -> ScopeAnswer:
         """Return the answer for memory and note its grants; memory is notified when one is revoked."""
         for (grant, right), answer in zip(wanted, answers, strict=True):
             if right == "recall" and not isinstance(answer, Exception):

@@ -27,7 +27,7 @@ from typing import Any, Final, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from sessiontree.contracts.errors import MemoryFailed, words_of
+from sessiontree.contracts.errors import MemoryFailed, describe_error
 from sessiontree.contracts.tools.thread_calls import claim_in_thread
 from sessiontree.contracts.values.memory import (
     MemoryHit,
@@ -38,10 +38,10 @@ from sessiontree.contracts.values.memory import (
     Selection,
 )
 from sessiontree.memory.failures import refuse_embedder
-from sessiontree.memory.place import directory_of
+from sessiontree.memory.place import resolve_directory
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.memory.memory_api import MemoryStore
-from sessiontree.runtime.transport.rpc import methods_of
+from sessiontree.runtime.transport.rpc import collect_methods
 from sessiontree.runtime.transport.socket_files import listen_at, open_connection_to
 
 SOCKET: Final = "writer.socket"
@@ -60,10 +60,10 @@ class _Gone(Exception):
 
 
 @cache
-def _adapters() -> dict[str, tuple[TypeAdapter[Any], TypeAdapter[Any]]]:
+def _build_adapters() -> dict[str, tuple[TypeAdapter[Any], TypeAdapter[Any]]]:
     """Return for each method of a store the adapters of its arguments and of its result."""
     made = {}
-    for name, method in methods_of(MemoryStore).items():
+    for name, method in collect_methods(MemoryStore).items():
         hints = get_type_hints(method.function)
         takes: Any = tuple.__class_getitem__(tuple(hints[each] for each in method.parameters))
         made[name] = (TypeAdapter(takes), TypeAdapter(hints["return"]))
@@ -97,7 +97,7 @@ class SharedStore:
             MemoryFailed: the writer uses another embedder.
             MemoryFailed: the store can't be opened.
         """
-        self._unfinished = set(await self._ask("unfinished_trees"))
+        self._unfinished = set(await self._ask("list_unfinished_trees"))
 
     async def store(self, records: Sequence[NewRecord], scope: MemoryScope, key: str) -> list[str]:
         """Store records, once per key; return their ids."""
@@ -123,7 +123,7 @@ class SharedStore:
         """Mark a tree whose Main has completed."""
         await self._ask("mark_finished", tree_id, agent_id, workspace, ended_at_ms)
 
-    async def unfinished_trees(self) -> set[str]:
+    async def list_unfinished_trees(self) -> set[str]:
         """Return the trees that were not marked as finished when the store was opened."""
         return self._unfinished
 
@@ -142,7 +142,7 @@ class SharedStore:
             if self._closed:
                 raise MemoryFailed(str(self._directory), "it was closed in this process")
             if self._using is None:
-                self._using = asyncio.ensure_future(self._elected())
+                self._using = asyncio.ensure_future(self._elect())
             using = self._using
             try:
                 return await (await asyncio.shield(using)).ask(name, *given)
@@ -154,7 +154,7 @@ class SharedStore:
                 if has_failed and self._using is using:
                     self._using = None
 
-    async def _elected(self) -> _OwnStore | _Peer:
+    async def _elect(self) -> _OwnStore | _Peer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SUCCESSION_S
         while True:
@@ -258,13 +258,13 @@ class _OwnStore:
     async def _answer(self, asked: Any, writer: asyncio.StreamWriter) -> None:
         number, name = asked["id"], asked["do"]
         try:
-            takes, gives = _adapters()[name]
+            takes, gives = _build_adapters()[name]
             value = await getattr(self._store, name)(*takes.validate_python(asked["given"]))
             answer = {"id": number, "value": gives.dump_python(value, mode="json")}
         except MemoryFailed as error:
             answer = {"id": number, "error": [error.place, error.reason, error.cause]}
         except (ValidationError, KeyError) as error:
-            reason = f"another program asked what this one does not know: {words_of(error)}"
+            reason = f"another program asked what this one does not know: {describe_error(error)}"
             answer = {"id": number, "error": [str(self._directory), reason, "other"]}
         with contextlib.suppress(OSError):
             await _say(writer, answer)
@@ -312,7 +312,7 @@ class _Peer:
     async def ask(self, name: str, *given: Any) -> Any:
         if self._is_gone:
             raise _Gone
-        takes, gives = _adapters()[name]
+        takes, gives = _build_adapters()[name]
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
@@ -359,7 +359,7 @@ _LATE: Final = {
 }
 
 
-def _late(name: str) -> Any:
+def _load_late(name: str) -> Any:
     module, _, wanted = _LATE[name].partition(":")
     return getattr(importlib.import_module(module), wanted)
 
@@ -378,8 +378,8 @@ async def open_store(settings: MemorySettings, uri: str) -> MemoryStore:
         ConfigError: the embedder is not available.
         MemoryFailed: the store can't be opened.
     """
-    store = await asyncio.to_thread(_late, "store")
-    embedder = await asyncio.to_thread(lambda: _late("embedder")(settings.embedder))
+    store = await asyncio.to_thread(_load_late, "store")
+    embedder = await asyncio.to_thread(lambda: _load_late("embedder")(settings.embedder))
     wishes = {} if settings.ann_above is None else {"ann_above": settings.ann_above}
 
     async def open_own() -> MemoryStore:
@@ -388,7 +388,7 @@ async def open_store(settings: MemorySettings, uri: str) -> MemoryStore:
         )
         return opened
 
-    directory = directory_of(uri)
+    directory = resolve_directory(uri)
     if directory is None:
         return await open_own()
     shared = SharedStore(directory, embedder.identity, open_own)

@@ -35,7 +35,7 @@ from sessiontree.runtime.memory.memory_api import (
     Supervision,
     Whose,
 )
-from sessiontree.runtime.transport.rpc import RpcResponse, methods_of, portable
+from sessiontree.runtime.transport.rpc import RpcResponse, collect_methods, make_portable
 from sessiontree.runtime.transport.supervisor_api import ActorRow
 
 MAX_SELECTED: Final = 1_000
@@ -249,16 +249,16 @@ class MemoryService(MemoryApi):
         """Return the records that fit a query best, of those the grant's session sees."""
         check_query(query)
         scope = await self._grants.recall(grant)
-        hits = await (await self._reading()).search(query, scope)
-        return [replace(hit, record=_marked(hit.record, scope)) for hit in hits]
+        hits = await (await self._prepare_store()).search(query, scope)
+        return [replace(hit, record=_mark_own(hit.record, scope)) for hit in hits]
 
     async def select(self, grant: str, selection: Selection, limit: int) -> list[MemoryRecord]:
         """Return the records a selection names, of those the grant's session sees."""
         check_selection(selection)
         check_limit(limit)
         scope = await self._grants.recall(grant)
-        found = await (await self._reading()).select(selection, scope, limit)
-        return [_marked(record, scope) for record in found]
+        found = await (await self._prepare_store()).select(selection, scope, limit)
+        return [_mark_own(record, scope) for record in found]
 
     async def store(self, grant: str, records: Sequence[NewRecord], key: str) -> list[str]:
         """Store records for the grant's session, once for a key; durable when this returns."""
@@ -313,12 +313,12 @@ class MemoryService(MemoryApi):
                 await self._opening.result().close()
 
     async def _whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Sequence[Whose]:
-        told = await self._supervision.whose(wanted)
+        told = await self._supervision.resolve_grants(wanted)
         for end in told.ended:
             self.ended(end)
         return told.answers
 
-    async def _reading(self) -> MemoryStore:
+    async def _prepare_store(self) -> MemoryStore:
         """Return the store once every tree that is known to have completed is marked."""
         store = await self._opened()
         if self._marking:
@@ -333,22 +333,22 @@ class MemoryService(MemoryApi):
             )
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
             self._opening = asyncio.ensure_future(self._open())
-            self._opening.add_done_callback(_heard)
+            self._opening.add_done_callback(_retrieve_error)
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> MemoryStore:
-        store = await self._unlocked()
+        store = await self._open_unlocked()
         try:
-            self._unfinished = await store.unfinished_trees()
+            self._unfinished = await store.list_unfinished_trees()
             if self._unfinished:
-                for end in await self._supervision.completed_trees(sorted(self._unfinished)):
+                for end in await self._supervision.list_completed_trees(sorted(self._unfinished)):
                     await self._mark_in(store, end)
         except BaseException:
             await store.close()
             raise
         return store
 
-    async def _unlocked(self) -> MemoryStore:
+    async def _open_unlocked(self) -> MemoryStore:
         """Open the store; if another process has it, wait a little."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + LOCK_PATIENCE_S
@@ -376,13 +376,13 @@ class MemoryService(MemoryApi):
             self._unfinished.discard(end.tree_id)
 
 
-def _marked(record: MemoryRecord, scope: MemoryScope) -> MemoryRecord:
+def _mark_own(record: MemoryRecord, scope: MemoryScope) -> MemoryRecord:
     """Return a record with ``is_own`` set for the session that asks."""
     own = record.scope
     return replace(record, is_own=(own.tree_id, own.session) == (scope.tree_id, scope.session))
 
 
-def _heard(opening: asyncio.Future[MemoryStore]) -> None:
+def _retrieve_error(opening: asyncio.Future[MemoryStore]) -> None:
     """Retrieve the error of an opening that nobody may wait for, so that the loop does not log it."""
     if not opening.cancelled():
         opening.exception()
@@ -405,13 +405,13 @@ class MemoryHost:
 
     async def answer(self, grant: str, name: str, given: tuple[Any, ...]) -> RpcResponse:
         """Answer a host for the session of its grant."""
-        if name not in methods_of(MemoryApi):
-            reason = f"asked memory to {name!r}; it can only {', '.join(methods_of(MemoryApi))}"
+        if name not in collect_methods(MemoryApi):
+            reason = f"asked memory to {name!r}; it can only {', '.join(collect_methods(MemoryApi))}"
             return RpcResponse("", None, PermissionDenied(PermissionTier.ELEVATED, reason))
         try:
             return RpcResponse("", await getattr(self._core, name)(grant, *given))
         except Exception as error:  # noqa: BLE001 - the error is raised in the caller's process
-            return RpcResponse("", None, portable(error))
+            return RpcResponse("", None, make_portable(error))
 
     def hear(self, key: str, name: str, given: tuple[Any, ...]) -> None:
         """Take a notice of the supervisor; one with another key is ignored."""

@@ -16,17 +16,17 @@ from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.reports.dry_run import CallForecast, DryCall, DryQuestion, DryRun, DrySession
 from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.contracts.values.messages import AssistantMessage
-from sessiontree.contracts.values.session_ids import MAIN, session_key
+from sessiontree.contracts.values.session_ids import MAIN, compute_session_key
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts, replay_session
-from sessiontree.runtime.gateway.question_budget import DEFAULT_OUTPUT_TOKENS, size_of
+from sessiontree.runtime.gateway.question_budget import DEFAULT_OUTPUT_TOKENS, estimate_addition
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.state import CallPhase, SessionState
-from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.budgets import compute_remaining
 from sessiontree.tree.state.evolve import evolve
-from sessiontree.tree.state.state import Session, TreeState, initial_tree
+from sessiontree.tree.state.state import Session, TreeState, make_initial_tree
 
 _WAITS: Final[Mapping[CallPhase, CallForecast]] = {
     "asking": "approval",
@@ -61,7 +61,7 @@ def forecast(
     Raises:
         JournalError: a fact can't be read.
     """
-    state = initial_tree()
+    state = make_initial_tree()
     texts: dict[str, list[str]] = {}
     settled: dict[str, list[SessionFact]] = {}
     for record in records:
@@ -112,7 +112,7 @@ class _SessionForecast:
         self._tree = tree
         self._spec = node.spec
         self._texts = texts
-        self._key = session_key(config.nonce, node.spec.session_id)
+        self._key = compute_session_key(config.nonce, node.spec.session_id)
         self._becomes: dict[str, CallForecast] = {}
         self._tools: dict[str, str] = {}
         self._lost_jobs = 0
@@ -150,10 +150,10 @@ class _SessionForecast:
             replies,
             made - sum(not call.outside for call in known.values()),
             len(waiting),
-            question_of(state, prices.get(spec.agent)) if state.is_waiting_for_model else None,
+            build_dry_question(state, prices.get(spec.agent)) if state.is_waiting_for_model else None,
             calls,
             self._lost_jobs,
-            remaining(self._tree, name),
+            compute_remaining(self._tree, name),
         )
 
     def _note(self, instructions: Sequence[SessionInstruction]) -> None:
@@ -184,22 +184,22 @@ class _SessionForecast:
                     pass
 
 
-def question_of(state: SessionState, price: ModelPrice | None) -> DryQuestion:
+def build_dry_question(state: SessionState, price: ModelPrice | None) -> DryQuestion:
     """Return the reply that a session asks for, and what it costs at most."""
     settings = state.settings
     most_output = (None if settings is None else settings.max_output_tokens) or DEFAULT_OUTPUT_TOKENS
-    most_input = _most_input_tokens(state)
+    most_input = _estimate_input_tokens(state)
     most_usd = None
     if price is not None and most_input is not None:
         most_usd = (most_input * price.input_per_million + most_output * price.output_per_million) / 1e6
     return DryQuestion(state.turn, most_input, most_output, most_usd)
 
 
-def _most_input_tokens(state: SessionState) -> int | None:
+def _estimate_input_tokens(state: SessionState) -> int | None:
     """Return the most tokens of a session's conversation; None if no provider has counted any of it."""
     for at in range(len(state.transcript) - 1, -1, -1):
         message = state.transcript[at]
         if isinstance(message, AssistantMessage) and message.usage.input_tokens:
-            later = size_of(None, state.transcript[at + 1 :], is_known=True)
+            later = estimate_addition(None, state.transcript[at + 1 :], is_known=True)
             return message.usage.tokens + later
     return None

@@ -25,7 +25,7 @@ _ACTIONS: dict[str, JobAction] = {
 }
 
 
-def job_stimuli(state: TreeState, at_ms: int, head: JobFact) -> Iterator[TreeStimulus]:
+def propose_job_stimuli(state: TreeState, at_ms: int, head: JobFact) -> Iterator[TreeStimulus]:
     """Yield the stimuli that may have led to a fact about a timed job.
 
     Every change settles first what has come, exactly as a timer does. So the facts of one change are those of
@@ -33,7 +33,7 @@ def job_stimuli(state: TreeState, at_ms: int, head: JobFact) -> Iterator[TreeSti
     """
     match head:
         case CronJobSaved(change=change) if change in _ACTIONS:
-            yield _asked(state, at_ms, head)
+            yield _rebuild_request(state, at_ms, head)
         case CronJobRemoved(job_id, key, wall_ms):
             yield JobAsked(at_ms, wall_ms, JobChange("remove", job_id), key)
         case CronSlotClaimed(how="manual"):
@@ -42,17 +42,17 @@ def job_stimuli(state: TreeState, at_ms: int, head: JobFact) -> Iterator[TreeSti
             yield JobsRang(at_ms, head.wall_ms)
 
 
-def _asked(state: TreeState, at_ms: int, head: CronJobSaved) -> TreeStimulus:
+def _rebuild_request(state: TreeState, at_ms: int, head: CronJobSaved) -> TreeStimulus:
     job, action = head.job, _ACTIONS[head.change]
     wanted, job_id = JobWanted(), job.job_id
     if action == "add":
-        wanted, job_id = _wanted(job, None), ""
+        wanted, job_id = _build_wanted(job, None), ""
     elif action == "update":
-        wanted = _wanted(job, state.jobs.get(job_id), head.since_ms)
+        wanted = _build_wanted(job, state.jobs.get(job_id), head.since_ms)
     return JobAsked(at_ms, head.wall_ms, JobChange(action, job_id, wanted), head.key, job.asked_by, job.taint)
 
 
-def _wanted(job: CronJob, known: JobState | None, since_ms: int = 0) -> JobWanted:
+def _build_wanted(job: CronJob, known: JobState | None, since_ms: int = 0) -> JobWanted:
     """Return what makes a job of another one, or of nothing."""
     before = None if known is None else known.job
 

@@ -27,7 +27,7 @@ from sessiontree.contracts.facts.stimuli import Incoming
 from sessiontree.contracts.facts.tree_facts import Posted, SessionEnded, TreeFact
 from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.recorded.programs import is_of_program
-from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.settings.settings import suggest_names
 from sessiontree.contracts.values.jsonable import digest_of
 from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage, UserMessage
 from sessiontree.contracts.values.session_ids import MAIN, SessionIds
@@ -52,7 +52,9 @@ def check_replaced(state: TreeState, tasks: Mapping[str, str]) -> None:
         node = state.sessions.get(name)
         if node is None:
             known = [each for each, _ in state.sessions.items()]
-            raise ConfigError(f"replace: the tree has no session {name!r} there; {suggestion(name, known)}")
+            raise ConfigError(
+                f"replace: the tree has no session {name!r} there; {suggest_names(name, known)}"
+            )
         if name == MAIN:
             raise ConfigError("replace: main has no parent that waits for it; fork, and send it a message")
         if not isinstance(task, str) or not task.strip():
@@ -109,7 +111,7 @@ class _Recorded:
         self.asked[key], self.answers[key] = [], []
 
 
-def reports_of(facts: Sequence[TreeFact], tasks: Mapping[str, str]) -> dict[str, str]:
+def find_reports(facts: Sequence[TreeFact], tasks: Mapping[str, str]) -> dict[str, str]:
     """Return by the id of its post which replaced child a report to a parent is of."""
     found: dict[str, str] = {}
     ended = ""
@@ -166,12 +168,12 @@ def rewind_of(
             f"replace: call {busy[0]} of {parent} is open there; fork at a fact at which it has its result"
         )
     if program:
-        found = _before_program(parent, state, recorded, program, keys)
-        return replace(found, program=_still_awaiting(found.program, recorded, awaits))
-    return _before_reports(parent, state, recorded)
+        found = _rewind_to_program(parent, state, recorded, program, keys)
+        return replace(found, program=_add_awaited(found.program, recorded, awaits))
+    return _rewind_before_reports(parent, state, recorded)
 
 
-def _before_program(
+def _rewind_to_program(
     parent: str, state: SessionState, recorded: _Recorded, key: str, keys: Mapping[str, str]
 ) -> Rewind:
     """Return the rewind to the start of a program, with its recorded answers but for replaced children."""
@@ -206,7 +208,7 @@ def _before_program(
     return Rewind(upto, (), program)
 
 
-def _still_awaiting(
+def _add_awaited(
     program: RewoundProgram | None, recorded: _Recorded, awaits: Sequence[tuple[str, str]]
 ) -> RewoundProgram | None:
     """Return a program that also waits for the children which have not reported to it yet."""
@@ -221,7 +223,7 @@ def _still_awaiting(
     return replace(program, awaited=(*program.awaited, *waiting))
 
 
-def _before_reports(parent: str, state: SessionState, recorded: _Recorded) -> Rewind:
+def _rewind_before_reports(parent: str, state: SessionState, recorded: _Recorded) -> Rewind:
     """Return the rewind to before the first report; what others sent later follows."""
     replaced = list(recorded.by_model.values())
     upto = min(_place_of(parent, state, message) for message in replaced)
@@ -244,7 +246,7 @@ def _place_of(parent: str, state: SessionState, wanted: Any) -> int:
     )
 
 
-def keys_of(ids: SessionIds, names: Sequence[str]) -> dict[str, str]:
+def make_keys(ids: SessionIds, names: Sequence[str]) -> dict[str, str]:
     """Return keys for the spawns of the children that replace others of one parent."""
     return {name: ids.call(f"replaces {name}") for name in names}
 

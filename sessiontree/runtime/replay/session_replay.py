@@ -23,10 +23,10 @@ from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.contracts.values.session_ids import SessionIds
 from sessiontree.session import instructions as todo
 from sessiontree.session.compaction import reply_to_refuse, reply_to_summarise
-from sessiontree.session.decide import given_parts
+from sessiontree.session.decide import find_given_parts
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState
-from sessiontree.session.turns import MAX_RETRY_AFTER_S, backoff_ms, standing
+from sessiontree.session.turns import MAX_RETRY_AFTER_S, compute_backoff_ms, keep_valid_instructions
 from sessiontree.tree.state.state import Mail
 
 Posts: TypeAlias = Mapping[str, tuple[str, Mail]]
@@ -75,14 +75,16 @@ class SessionReplay:
             self._take_all_early()
         early = None
         if isinstance(stimulus, stimuli.ApprovalAnswered) and stimulus.decision == "approved":
-            early = next((key for key in self._early if self._asks(key, stimulus.request_id)), None)
+            early = next((key for key in self._early if self._has_request(key, stimulus.request_id)), None)
             stimulus = replace(stimulus, intended=early is not None)
         made, told = self._react(self.state, stimulus)
         self._facts += made
         if early is not None:
             del self._early[early]
             made = [fact for fact in made if not isinstance(fact, facts.CallIntended)]
-        events = [each.event for each in standing(told, self.state) if isinstance(each, todo.ToTree)]
+        events = [
+            each.event for each in keep_valid_instructions(told, self.state) if isinstance(each, todo.ToTree)
+        ]
         return made, events
 
     def mark(self) -> Mark:
@@ -90,14 +92,14 @@ class SessionReplay:
         # Early intents may be put between the facts; then their number alone does not lead back.
         return len(self._facts), dict(self._early), list(self._facts) if self._early else None
 
-    def back(self, mark: Mark) -> None:
+    def return_to(self, mark: Mark) -> None:
         """Return to an earlier point. O(length of the session)."""
         count, early, own = mark
         self._early = dict(early)
         self._facts = self._facts[:count] if own is None else list(own)
         self._rebuild()
 
-    def _asks(self, key: str, request_id: str) -> bool:
+    def _has_request(self, key: str, request_id: str) -> bool:
         call = self.state.calls.get(key)
         return call is not None and call.request_id == request_id
 
@@ -117,7 +119,7 @@ class SessionReplay:
             evolve(self.state, fact)
 
 
-def stimuli_for(
+def propose_stimuli(
     state: SessionState, posts: Posts, cause: str, at_ms: int, ahead: Sequence[SessionFact]
 ) -> Iterator[Stimulus]:
     """Yield the stimuli that may have led to a session's next facts, the likeliest first.
@@ -130,11 +132,11 @@ def stimuli_for(
         ahead: The next facts of the session with this cause.
     """
     head = ahead[0]
-    for time_ms in dict.fromkeys((at_ms, *_times(ahead))):
-        yield from _at(state, posts, cause, time_ms, head, ahead)
+    for time_ms in dict.fromkeys((at_ms, *_list_times(ahead))):
+        yield from _propose_by_cause(state, posts, cause, time_ms, head, ahead)
 
 
-def _times(ahead: Sequence[SessionFact]) -> Iterator[int]:
+def _list_times(ahead: Sequence[SessionFact]) -> Iterator[int]:
     for fact in ahead[:_AHEAD]:
         match fact:
             case facts.MessageReceived(message=message) | facts.ContextCompacted(summary=message):
@@ -145,7 +147,7 @@ def _times(ahead: Sequence[SessionFact]) -> Iterator[int]:
                 yield at_ms
 
 
-def _at(
+def _propose_by_cause(
     state: SessionState,
     posts: Posts,
     cause: str,
@@ -157,7 +159,7 @@ def _at(
     if source == "recovered":
         yield stimuli.Recovered(at_ms)
     elif source == "adopted":
-        yield _adopted(state, at_ms, head)
+        yield _propose_adopted(state, at_ms, head)
     elif source == "clock":
         yield stimuli.Rang(at_ms)
     elif source == "committed":
@@ -165,22 +167,22 @@ def _at(
     elif source == "forked" and isinstance(head, facts.SessionForked):
         yield stimuli.Forked(head.at_ms, head.shift_ms, head.rewind, head.awaits)
     elif source == "post":
-        yield from _posted(state, posts, name, head)
+        yield from _propose_posted(state, posts, name, head)
     elif source == "model":
-        yield from _replied(state, at_ms, head, ahead)
+        yield from _rebuild_reply(state, at_ms, head, ahead)
     else:
         yield from _from_outside(state, at_ms, head, ahead, name if source == "call" else "")
 
 
-def _adopted(state: SessionState, at_ms: int, head: SessionFact) -> Stimulus:
+def _propose_adopted(state: SessionState, at_ms: int, head: SessionFact) -> Stimulus:
     if isinstance(head, facts.Opened):
-        prompt, further = given_parts(state.spec, head.tools, head.system_prompt)
+        prompt, further = find_given_parts(state.spec, head.tools, head.system_prompt)
         return stimuli.Adopted(at_ms, head.tools, head.model, prompt, further, head.compaction_model)
     named = head if isinstance(head, facts.ModelChanged) else state
     return stimuli.Adopted(at_ms, state.tools, named.model, "", "", named.compaction_model)
 
 
-def _posted(state: SessionState, posts: Posts, name: str, head: SessionFact) -> Iterator[Stimulus]:
+def _propose_posted(state: SessionState, posts: Posts, name: str, head: SessionFact) -> Iterator[Stimulus]:
     session, mail = posts.get(name, ("", None))
     if mail is None or session != state.spec.session_id:
         return
@@ -192,11 +194,11 @@ def _posted(state: SessionState, posts: Posts, name: str, head: SessionFact) -> 
         yield replace(mail, text=head.message.text, followed=True)
 
 
-def _taint(ahead: Sequence[SessionFact]) -> str:
+def _find_taint(ahead: Sequence[SessionFact]) -> str:
     return next((fact.source for fact in ahead[:_AHEAD] if isinstance(fact, facts.Tainted)), "")
 
 
-def _replied(
+def _rebuild_reply(
     state: SessionState, at_ms: int, head: SessionFact, ahead: Sequence[SessionFact]
 ) -> Iterator[Stimulus]:
     match head:
@@ -213,10 +215,10 @@ def _replied(
         case facts.CompactionFailed(usage=usage) if usage is not None:
             yield stimuli.ModelAnswered(at_ms, state.turn, reply_to_refuse(head, usage))
         case facts.TurnFailed():
-            yield from _model_failed(state, at_ms, head)
+            yield from _propose_model_failed(state, at_ms, head)
 
 
-def _model_failed(state: SessionState, at_ms: int, head: facts.TurnFailed) -> Iterator[Stimulus]:
+def _propose_model_failed(state: SessionState, at_ms: int, head: facts.TurnFailed) -> Iterator[Stimulus]:
     retry_at_ms = head.retry_at_ms
     might_pass = head.cause == "provider" and not head.is_final
     failed = stimuli.ModelFailed(
@@ -237,7 +239,7 @@ def _model_failed(state: SessionState, at_ms: int, head: facts.TurnFailed) -> It
     if retry_at_ms is not None:
         # The provider asked for a longer wait; half a millisecond less, because the wait is rounded up.
         yield replace(failed, retry_after_s=(retry_at_ms - at_ms - 0.5) / 1000)
-        yield replace(failed, at_ms=retry_at_ms - backoff_ms(state, head.turn))
+        yield replace(failed, at_ms=retry_at_ms - compute_backoff_ms(state, head.turn))
 
 
 def _from_outside(  # noqa: C901, PLR0912 - one case for each type
@@ -252,7 +254,7 @@ def _from_outside(  # noqa: C901, PLR0912 - one case for each type
                 "steer" if head.steer else "follow_up",
                 message.origin,
                 head.asked_by,
-                _taint(ahead),
+                _find_taint(ahead),
                 head.settings,
                 tuple(block for block in message.content if isinstance(block, ImageContent)),
                 joins=message.origin == "notice" and not head.wakes,
@@ -285,13 +287,13 @@ def _from_outside(  # noqa: C901, PLR0912 - one case for each type
                 answer = ClientAnswer(given, by=head.by, surface=head.surface)
                 yield stimuli.ClientAnswered(at_ms, call.client_id, "", answer)
         case facts.ArgumentsRejected():
-            yield stimuli.CallRejected(at_ms, _rejected(head, ahead))
+            yield stimuli.CallRejected(at_ms, _rebuild_rejected(head, ahead))
         case facts.Tainted() | facts.CallResolved():
-            yield from _finished(state, at_ms, ahead, key)
+            yield from _propose_finish(state, at_ms, ahead, key)
         case facts.ProgramStarted():
             yield stimuli.ProgramBegan(head.at_ms, head.call, head.source)
         case facts.ProgramAdvanced():
-            yield from _said(state, at_ms, head)
+            yield from _rebuild_said(state, at_ms, head)
         case facts.ChildAwaited():
             yield stimuli.CallFinished(at_ms, head.key, "ok", head.message)
         case facts.HookFailed():
@@ -300,16 +302,16 @@ def _from_outside(  # noqa: C901, PLR0912 - one case for each type
             yield stimuli.ApproverAnswered(at_ms, head)
 
 
-def _rejected(head: facts.ArgumentsRejected, ahead: Sequence[SessionFact]) -> RejectedCall:
+def _rebuild_rejected(head: facts.ArgumentsRejected, ahead: Sequence[SessionFact]) -> RejectedCall:
     """Return the call as it was rejected; the tool's schema is in the result."""
     schema: dict[str, Any] = {}
     answer = next((fact for fact in ahead[1:3] if isinstance(fact, facts.CallResolved)), None)
     if answer is not None:
-        schema = _schema_in(answer)
+        schema = _find_schema(answer)
     return RejectedCall(head.key, head.tool, head.reason, head.field, head.digest, schema)
 
 
-def _schema_in(answer: facts.CallResolved) -> dict[str, Any]:
+def _find_schema(answer: facts.CallResolved) -> dict[str, Any]:
     try:
         said = json.loads(answer.message.text)
     except ValueError:
@@ -318,7 +320,7 @@ def _schema_in(answer: facts.CallResolved) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else {}
 
 
-def _said(state: SessionState, at_ms: int, head: facts.ProgramAdvanced) -> Iterator[Stimulus]:
+def _rebuild_said(state: SessionState, at_ms: int, head: facts.ProgramAdvanced) -> Iterator[Stimulus]:
     call = state.calls.get(head.key)
     if call is not None and (program := call.program) is not None:
         yield stimuli.ProgramSaid(
@@ -332,7 +334,9 @@ def _said(state: SessionState, at_ms: int, head: facts.ProgramAdvanced) -> Itera
         )
 
 
-def _finished(state: SessionState, at_ms: int, ahead: Sequence[SessionFact], key: str) -> Iterator[Stimulus]:
+def _propose_finish(
+    state: SessionState, at_ms: int, ahead: Sequence[SessionFact], key: str
+) -> Iterator[Stimulus]:
     own = state.calls.get(key)
     # The end of a program first ends the calls that it did not wait for.
     near = ahead if own is not None and own.program is not None else ahead[:2]

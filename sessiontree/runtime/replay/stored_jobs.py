@@ -9,9 +9,9 @@ from typing import Final
 
 from sessiontree.contracts.errors import JournalError
 from sessiontree.contracts.facts.tree_config import TreeConfig
-from sessiontree.journal.claim import journal_dirs
+from sessiontree.journal.claim import list_journal_dirs
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import kind_in
+from sessiontree.journal.record import read_kind
 from sessiontree.runtime.replay.stored_trees import load_tree
 from sessiontree.tree.state.state import TreeState
 
@@ -30,7 +30,7 @@ class ScheduledTree:
     """Its state after its durable facts."""
 
 
-def scheduled_trees(
+def list_scheduled_trees(
     state_dir: Path, tree_id: str | None = None
 ) -> Iterator[ScheduledTree | tuple[str, JournalError]]:
     """Yield the trees with timed jobs of all journals; blocks while it reads each tree's own facts.
@@ -41,7 +41,7 @@ def scheduled_trees(
         state_dir: A state directory, or the directory of one of its journals.
         tree_id: Only this tree; None = all.
     """
-    for place in journal_dirs(state_dir):
+    for place in list_journal_dirs(state_dir):
         try:
             with Journal.open(place, read_only=True) as journal:
                 ids = [row.tree_id for row in journal.trees() if tree_id in {None, row.tree_id}]
@@ -55,7 +55,7 @@ def scheduled_trees(
 
 def _read(journal: Journal, place: Path, tree_id: str) -> ScheduledTree | tuple[str, JournalError] | None:
     try:
-        if all(kind_in(record.text) != _SAVED for record in journal.read_session(tree_id, "")):
+        if all(read_kind(record.text) != _SAVED for record in journal.read_session(tree_id, "")):
             return None
         config, state, _ = load_tree(journal, tree_id)
     except JournalError as error:

@@ -10,12 +10,12 @@ from sessiontree.contracts.facts.session_facts import MessageReceived, ModelChan
 from sessiontree.contracts.facts.tree_config import ForkPoint, TreeConfig, TreeSummary
 from sessiontree.contracts.facts.tree_facts import SessionSpawned
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.journal.claim import journal_dirs
+from sessiontree.journal.claim import list_journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord, TreeRow
 from sessiontree.journal.replay import read_config, read_fact, read_facts
 from sessiontree.tree.state.evolve import evolve as evolve_tree
-from sessiontree.tree.state.state import TreeState, initial_tree
+from sessiontree.tree.state.state import TreeState, make_initial_tree
 
 
 def load_tree(journal: Journal, tree_id: str) -> tuple[TreeConfig, TreeState, int]:
@@ -25,7 +25,7 @@ def load_tree(journal: Journal, tree_id: str) -> tuple[TreeConfig, TreeState, in
         TreeNotFound: the journal does not hold the tree.
         JournalCorrupt: the tree can't be read.
     """
-    state = initial_tree()
+    state = make_initial_tree()
     last_ms = 0
     for record in journal.read_session(tree_id, ""):
         evolve_tree(state, read_fact(record.text))
@@ -38,7 +38,7 @@ def load_tree(journal: Journal, tree_id: str) -> tuple[TreeConfig, TreeState, in
     return config, state, last_ms
 
 
-def stored_facts(journal: Journal, tree_id: str) -> tuple[TreeConfig, list[JournalRecord], str | None]:
+def read_stored_facts(journal: Journal, tree_id: str) -> tuple[TreeConfig, list[JournalRecord], str | None]:
     """Return a tree's configuration, its good facts that are durable now, and what is damaged after them.
 
     Raises:
@@ -52,7 +52,7 @@ def stored_facts(journal: Journal, tree_id: str) -> tuple[TreeConfig, list[Journ
     return config, records, None if verdict.bad_segment is None else verdict.reason
 
 
-def summaries_of(state_dir: Path, purpose: str | None = None) -> list[TreeSummary]:
+def list_summaries(state_dir: Path, purpose: str | None = None) -> list[TreeSummary]:
     """Return the trees of all journals, oldest first; blocks while it reads each tree's own facts.
 
     Args:
@@ -62,7 +62,7 @@ def summaries_of(state_dir: Path, purpose: str | None = None) -> list[TreeSummar
     Raises:
         JournalError: a journal can't be read.
     """
-    found = [each for place in journal_dirs(state_dir) for each in summaries_in(place, purpose)]
+    found = [each for place in list_journal_dirs(state_dir) for each in read_summaries(place, purpose)]
     return sorted(found, key=lambda each: (each.created_at_ms, each.tree_id))
 
 
@@ -72,12 +72,12 @@ def find_summary(state_dir: Path, tree_id: str) -> TreeSummary | None:
     Raises:
         JournalError: a journal that may have it can't be read.
     """
-    for place in journal_dirs(state_dir):
+    for place in list_journal_dirs(state_dir):
         with Journal.open(place, read_only=True) as journal:
             for row in journal.trees():
                 if row.tree_id == tree_id:
                     said = None if row.row0 is None else str(row.row0.get("purpose", ""))
-                    return _summary(journal, row, said)
+                    return _summarize(journal, row, said)
     return None
 
 
@@ -96,16 +96,16 @@ def read_main_model(place: Path, tree_id: str) -> tuple[str, str]:
     return agent, model
 
 
-def summaries_in(place: Path, purpose: str | None = None) -> Iterator[TreeSummary]:
-    """Yield the trees of the journal in one directory, oldest first; as :func:`summaries_of` otherwise."""
+def read_summaries(place: Path, purpose: str | None = None) -> Iterator[TreeSummary]:
+    """Yield the trees of the journal in one directory, oldest first; as :func:`list_summaries` otherwise."""
     with Journal.open(place, read_only=True) as journal:
         for row in journal.trees():
             said = None if row.row0 is None else str(row.row0.get("purpose", ""))
             if purpose is None or said == purpose:
-                yield _summary(journal, row, said)
+                yield _summarize(journal, row, said)
 
 
-def _summary(journal: Journal, row: TreeRow, purpose: str | None) -> TreeSummary:
+def _summarize(journal: Journal, row: TreeRow, purpose: str | None) -> TreeSummary:
     outcome, sessions, live, cost_usd = None, 0, 0, 0.0
     fork: ForkPoint | None = None
     try:
@@ -128,7 +128,7 @@ def _summary(journal: Journal, row: TreeRow, purpose: str | None) -> TreeSummary
         live,
         None if fork is None else fork.tree_id,
         None if fork is None else fork.seq,
-        "" if outcome is None else _first_task(journal, row.tree_id),
+        "" if outcome is None else _find_first_task(journal, row.tree_id),
         cost_usd,
     )
 
@@ -138,7 +138,7 @@ _FIRST_FACTS = 5
 _TASK_CHARS = 200
 
 
-def _first_task(journal: Journal, tree_id: str) -> str:
+def _find_first_task(journal: Journal, tree_id: str) -> str:
     for record in journal.read_session(tree_id, MAIN, max_n=_FIRST_FACTS):
         for fact in read_facts(record.text):
             if isinstance(fact, MessageReceived):

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.facts.rewind import ReplacedChild, Rewind
 from sessiontree.contracts.facts.stimuli import ApprovalAsked, Forked, TreeEvent
 from sessiontree.contracts.facts.tree_config import ForkPoint, TreeConfig
 from sessiontree.contracts.facts.tree_facts import TreeFact
 from sessiontree.contracts.recorded.codec import pack, to_wire
-from sessiontree.contracts.values.session_ids import MAIN, SessionIds, session_key
+from sessiontree.contracts.values.session_ids import MAIN, SessionIds, compute_session_key
 from sessiontree.journal.export import Manifest
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import read_fact, read_facts, replay_session
 from sessiontree.runtime.replay.replaced_children import (
     check_replaced,
-    keys_of,
+    find_reports,
     list_replaced,
-    reports_of,
+    make_keys,
     rewind_of,
 )
-from sessiontree.runtime.rights.precedents import precedent_in
+from sessiontree.runtime.rights.precedents import find_precedent
 from sessiontree.session.decide import react as react_session
 from sessiontree.session.instructions import ToTree
-from sessiontree.session.turns import standing
+from sessiontree.session.turns import keep_valid_instructions
 from sessiontree.tree.decide import react as react_tree
 from sessiontree.tree.state.evolve import evolve
 from sessiontree.tree.state.protocol import ForkAsked, FromSession, RefuseSpawn, TreeInstruction, TreeStimulus
-from sessiontree.tree.state.state import TreeState, initial_tree
+from sessiontree.tree.state.state import TreeState, make_initial_tree
 
 CAUSE = "forked"
 """Cause of the facts that a fork adds."""
@@ -45,7 +45,7 @@ class Identity:
     """When it is made, in milliseconds since 1970."""
 
 
-def forked(
+def fork_facts(
     config: TreeConfig,
     records: Sequence[JournalRecord],
     at: int | None,
@@ -67,8 +67,8 @@ def forked(
             replaced.
         JournalError: a fact can't be read.
     """
-    prefix = records[: checked(config.tree_id, records, at)]
-    state = initial_tree()
+    prefix = records[: find_fork_point(config.tree_id, records, at)]
+    state = make_initial_tree()
     texts: dict[str, list[str]] = {}
     tree_facts: list[TreeFact] = []
     for record in prefix:
@@ -96,7 +96,7 @@ def forked(
     draft = _ForkDraft(own, state, list(prefix), max(new.at_ms, last_ms))
     if replace_tasks:
         check_replaced(state, replace_tasks)
-        draft.replace_children(replace_tasks, reports_of(tree_facts, replace_tasks), texts)
+        draft.replace_children(replace_tasks, find_reports(tree_facts, replace_tasks), texts)
     draft.fork(last_ms, texts)
     return Manifest(new.tree_id, new.at_ms, to_wire(own)), draft.records
 
@@ -128,43 +128,43 @@ class _ForkDraft:
         for name in tasks:
             below.setdefault(self._state.sessions[name].spec.parent or MAIN, []).append(name)
         for parent, names in below.items():
-            key = session_key(self._config.nonce, parent)
-            own = keys_of(SessionIds(parent, key), names)
+            key = compute_session_key(self._config.nonce, parent)
+            own = make_keys(SessionIds(parent, key), names)
             keys |= own
             wanted = {post: child for post, child in reports.items() if child in own}
             if wanted:
                 held = texts.get(parent, [])
                 session = replay_session(self._state.sessions[parent].spec, self._config.limits, held, key)
                 facts = [fact for text in held for fact in read_facts(text)]
-                awaits = self._awaits(parent, held)
+                awaits = self._list_awaits(parent, held)
                 self._rewinds[parent] = rewind_of(parent, session, facts, wanted, own, awaits)
         self._replaced = list_replaced(tasks, keys)
 
     def fork(self, last_ms: int, texts: dict[str, list[str]]) -> None:
         """Add what follows from the fork."""
         shift_ms = self._at_ms - last_ms
-        told_by_tree = self._tree(ForkAsked(self._at_ms, self._config, shift_ms, self._replaced))
+        told_by_tree = self._react(ForkAsked(self._at_ms, self._config, shift_ms, self._replaced))
         for each in told_by_tree:
             if isinstance(each, RefuseSpawn):
-                raise ConfigError(f"replace: {words_of(each.error)}")
+                raise ConfigError(f"replace: {describe_error(each.error)}")
         limits = self._config.limits
         for name, own in texts.items():
             node = self._state.sessions.get(name)
             if node is None or not node.is_live:
                 continue
-            key = session_key(self._config.nonce, name)
+            key = compute_session_key(self._config.nonce, name)
             session = replay_session(node.spec, limits, own, key)
-            awaits = self._awaits(name, own) if session.awaited or session.unwanted else ()
+            awaits = self._list_awaits(name, own) if session.awaited or session.unwanted else ()
             rewind = self._rewinds.get(name)
             facts, told = react_session(session, Forked(self._at_ms, shift_ms, rewind, awaits))
             self._add(name, [pack(fact) for fact in facts])
-            for each in standing(told, session):
+            for each in keep_valid_instructions(told, session):
                 if isinstance(each, ToTree):
-                    self._tree(self._from_session(name, each.event))
+                    self._react(self._from_session(name, each.event))
 
-    def _awaits(self, name: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    def _list_awaits(self, name: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Return the ids by which children report to programs of a session, with the calls that wait."""
-        key = session_key(self._config.forks[-1].nonce, name)
+        key = compute_session_key(self._config.forks[-1].nonce, name)
         state = replay_session(self._state.sessions[name].spec, self._config.limits, texts, key)
         return (*state.awaited.items(), *((call_id, "") for call_id in state.unwanted))
 
@@ -173,11 +173,11 @@ class _ForkDraft:
         # A copy of a workspace stays with the other tree, so its programs are judged as those of the tree's.
         workspace = self._config.workspace
         precedent = (
-            precedent_in(self._config, event.call, workspace) if isinstance(event, ApprovalAsked) else None
+            find_precedent(self._config, event.call, workspace) if isinstance(event, ApprovalAsked) else None
         )
         return FromSession(self._at_ms, name, event, quiet, precedent)
 
-    def _tree(self, stimulus: TreeStimulus) -> list[TreeInstruction]:
+    def _react(self, stimulus: TreeStimulus) -> list[TreeInstruction]:
         facts, told = react_tree(self._state, stimulus)
         self._add("", [pack(fact) for fact in facts])
         return told
@@ -187,7 +187,7 @@ class _ForkDraft:
             self.records.append(JournalRecord(len(self.records) + 1, session, CAUSE, self._at_ms, text))
 
 
-def checked(tree_id: str, records: Sequence[JournalRecord], at: int | None) -> int:
+def find_fork_point(tree_id: str, records: Sequence[JournalRecord], at: int | None) -> int:
     """Return the number of the last fact that a fork shares.
 
     Raises:
@@ -219,20 +219,20 @@ def group_around(records: Sequence[JournalRecord], at: int) -> tuple[int, int]:
     """
     begin = 1
     for number, record in enumerate(records, 1):
-        if number > 1 and _begins(records[begin - 1 : number - 1], record):
+        if number > 1 and _is_new_group(records[begin - 1 : number - 1], record):
             if number > at:
                 return begin, number - 1
             begin = number
     return begin, len(records)
 
 
-def _begins(group: Sequence[JournalRecord], record: JournalRecord) -> bool:
+def _is_new_group(group: Sequence[JournalRecord], record: JournalRecord) -> bool:
     """Whether a fact belongs to another group than the facts before it."""
     last = group[-1]
     causes = {each.cause for each in group if each.session}
     if record.session:
         # An intent that was committed with the decision on its request has the cause of the commit.
-        is_committed_with = kind_in(record.text) == "call_intended" and record.cause in causes
+        is_committed_with = read_kind(record.text) == "call_intended" and record.cause in causes
         return last.session == "" or (record.session != last.session and not is_committed_with)
     if last.session:
         return record.cause not in causes

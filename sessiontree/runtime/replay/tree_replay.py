@@ -19,9 +19,9 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.approvals import APPROVER_ERROR
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.runtime.replay.job_replay import job_stimuli
+from sessiontree.runtime.replay.job_replay import propose_job_stimuli
 from sessiontree.tree.state import protocol
-from sessiontree.tree.state.budgets import SCALE, natural, payers_of
+from sessiontree.tree.state.budgets import SCALE, find_payers, to_budget_units
 from sessiontree.tree.state.protocol import FromSession, TreeStimulus
 from sessiontree.tree.state.state import TreeState
 
@@ -66,7 +66,7 @@ class Reported:
                 self.taints[session] = event
 
 
-def stimuli_for(
+def propose_stimuli(
     state: TreeState, reported: Reported, at_ms: int, ahead: Sequence[TreeFact]
 ) -> Iterator[TreeStimulus]:
     """Yield the stimuli that may have led to the tree's next facts, the likeliest first.
@@ -78,14 +78,14 @@ def stimuli_for(
         ahead: The tree's next facts.
     """
     head = ahead[0]
-    for time_ms in dict.fromkeys((at_ms, *_times(ahead))):
-        if any(state.still_means(alarm) for alarm in state.alarms.due(time_ms)):
+    for time_ms in dict.fromkeys((at_ms, *_list_times(ahead))):
+        if any(state.is_still_valid(alarm) for alarm in state.alarms.due(time_ms)):
             yield protocol.ClockRang(time_ms)
-        yield from _asked(state, time_ms, head, ahead)
+        yield from _rebuild_requests(state, time_ms, head, ahead)
         yield from _from_sessions(state, reported, time_ms, head, ahead)
 
 
-def _times(ahead: Sequence[TreeFact]) -> Iterator[int]:
+def _list_times(ahead: Sequence[TreeFact]) -> Iterator[int]:
     for fact in ahead[:8]:
         match fact:
             case (
@@ -103,7 +103,7 @@ def _times(ahead: Sequence[TreeFact]) -> Iterator[int]:
                 yield at_ms
 
 
-def _asked(  # noqa: C901, PLR0912, PLR0915 - one case for each type
+def _rebuild_requests(  # noqa: C901, PLR0912, PLR0915 - one case for each type
     state: TreeState, at_ms: int, head: TreeFact, ahead: Sequence[TreeFact]
 ) -> Iterator[TreeStimulus]:
     """Yield what the program, people and hosts may have asked or reported."""
@@ -115,7 +115,7 @@ def _asked(  # noqa: C901, PLR0912, PLR0915 - one case for each type
         case facts.SessionSpawned():
             yield _spawn(state, at_ms, head)
         case facts.SpawnDenied(limit=str(limit)):
-            yield _denied(state, at_ms, head, limit)
+            yield _propose_denied(state, at_ms, head, limit)
         case facts.SessionAdopted(session):
             yield protocol.SessionEmbodied(at_ms, session)
         case facts.SessionReactivated(session):
@@ -129,7 +129,7 @@ def _asked(  # noqa: C901, PLR0912, PLR0915 - one case for each type
         case facts.ChannelSaid(session=session, text=text):
             yield protocol.SayAsked(at_ms, session, text)
         case facts.MessagePassed():
-            yield from _message(at_ms, head, ahead)
+            yield from _propose_message(at_ms, head, ahead)
         case facts.ChangesKept():
             yield protocol.ChangesFound(at_ms, head)
         case facts.ChangesSettled():
@@ -137,7 +137,7 @@ def _asked(  # noqa: C901, PLR0912, PLR0915 - one case for each type
         case facts.CanvasChanged(session, key, action, content):
             yield protocol.CanvasAsked(at_ms, session, key, action, content)
         case facts.CanvasActed():
-            yield from _canvas_action(at_ms, head, ahead)
+            yield from _propose_canvas_action(at_ms, head, ahead)
         case facts.VisionAnswered():
             yield protocol.VisionReported(at_ms, head)
         case facts.OutsideHookFailed():
@@ -147,7 +147,7 @@ def _asked(  # noqa: C901, PLR0912, PLR0915 - one case for each type
         case facts.DecisionRefused(request_id, by, approve, surface):
             yield protocol.Decided(at_ms, request_id, approve, False, by.id, "", by, surface)
         case facts.ApprovalStepRecorded(by="person" | "approver error"):
-            yield _decided(at_ms, head, ahead)
+            yield _rebuild_decision(at_ms, head, ahead)
         case facts.InterruptBegun(sessions, reason):
             yield protocol.InterruptAsked(at_ms, sessions[0], reason)
         case facts.CancelBegun(sessions, reason, status):
@@ -155,7 +155,7 @@ def _asked(  # noqa: C901, PLR0912, PLR0915 - one case for each type
         case (
             facts.CronJobSaved() | facts.CronJobRemoved() | facts.CronSlotClaimed() | facts.CronSlotsSkipped()
         ):
-            yield from job_stimuli(state, at_ms, head)
+            yield from propose_job_stimuli(state, at_ms, head)
 
 
 def _spawn(state: TreeState, at_ms: int, head: facts.SessionSpawned) -> TreeStimulus:
@@ -187,16 +187,16 @@ def _spawn(state: TreeState, at_ms: int, head: facts.SessionSpawned) -> TreeStim
     )
 
 
-def _denied(state: TreeState, at_ms: int, head: facts.SpawnDenied, limit: str) -> TreeStimulus:
+def _propose_denied(state: TreeState, at_ms: int, head: facts.SpawnDenied, limit: str) -> TreeStimulus:
     """Return a spawn that exceeds the same limit; of a budget, by the same amount."""
     budget = None
     name = limit.removeprefix("budget.")
     session = state.sessions.get(head.parent)
     if name != limit and name in SCALE and session is not None:
         used = (
-            state.accounts[payer].used[name] for payer in payers_of(state.accounts, session.account, name)
+            state.accounts[payer].used[name] for payer in find_payers(state.accounts, session.account, name)
         )
-        wanted = head.used - natural(name, next(used, 0))
+        wanted = head.used - to_budget_units(name, next(used, 0))
         whole = round(wanted) if SCALE[name] == 1 else wanted
         if name == "sessions":
             whole -= 1
@@ -205,20 +205,26 @@ def _denied(state: TreeState, at_ms: int, head: facts.SpawnDenied, limit: str) -
     return protocol.SpawnAsked(at_ms, head.parent, head.kind, "", "handle", budget=budget)
 
 
-def _message(at_ms: int, head: facts.MessagePassed, ahead: Sequence[TreeFact]) -> Iterator[TreeStimulus]:
+def _propose_message(
+    at_ms: int, head: facts.MessagePassed, ahead: Sequence[TreeFact]
+) -> Iterator[TreeStimulus]:
     posted = next((fact.stimulus for fact in ahead[1:3] if isinstance(fact, facts.Posted)), None)
     if isinstance(posted, stimuli.Incoming):
         text = str(json.loads(posted.text).get("message"))
         yield protocol.SendAsked(at_ms, head.session, head.to, text, posted.mode, head.key, posted.asked_by)
 
 
-def _canvas_action(at_ms: int, head: facts.CanvasActed, ahead: Sequence[TreeFact]) -> Iterator[TreeStimulus]:
+def _propose_canvas_action(
+    at_ms: int, head: facts.CanvasActed, ahead: Sequence[TreeFact]
+) -> Iterator[TreeStimulus]:
     posted = next((fact.stimulus for fact in ahead[1:3] if isinstance(fact, facts.Posted)), None)
     if isinstance(posted, stimuli.Incoming):
         yield protocol.CanvasActionSent(at_ms, head.session, head.key, posted.text)
 
 
-def _decided(at_ms: int, head: facts.ApprovalStepRecorded, ahead: Sequence[TreeFact]) -> TreeStimulus:
+def _rebuild_decision(
+    at_ms: int, head: facts.ApprovalStepRecorded, ahead: Sequence[TreeFact]
+) -> TreeStimulus:
     request_id, by, always, surface = head.request_id, head.by, False, ""
     for fact in ahead[1:AHEAD]:
         if isinstance(fact, facts.ApprovalDecided) and fact.request_id == request_id:
@@ -243,7 +249,7 @@ def _from_sessions(  # noqa: C901, PLR0912 - one case for each type
         case facts.SessionEnded():
             yield from _end(state, reported, at_ms, head, ahead)
         case facts.UsageCharged(session=session, usage=usage):
-            yield protocol.UsageReported(at_ms, session, _usage(state, reported, session, usage))
+            yield protocol.UsageReported(at_ms, session, _compute_usage(state, reported, session, usage))
         case facts.SessionTainted(session):
             if session in reported.taints:
                 yield FromSession(at_ms, session, reported.taints[session])
@@ -263,11 +269,11 @@ def _from_sessions(  # noqa: C901, PLR0912 - one case for each type
             if waiting is not None and withdrawn is not None:
                 ended = replace(withdrawn.ended, answer_id=head.answer_id, by=head.by, surface=head.surface)
                 yield FromSession(at_ms, waiting.session_id, replace(withdrawn, ended=ended))
-            yield from _later_end(state, reported, at_ms, ahead)
+            yield from _propose_later_end(state, reported, at_ms, ahead)
         case facts.ApprovalDecided(request_id=request_id):
             if request_id in reported.unasked and (request := state.requests.get(request_id)) is not None:
                 yield FromSession(at_ms, request.question.session, reported.unasked[request_id])
-            yield from _later_end(state, reported, at_ms, ahead)
+            yield from _propose_later_end(state, reported, at_ms, ahead)
         case facts.ChannelSaid(session=session):
             for trouble in reported.troubles.get(session, ()):
                 yield FromSession(at_ms, session, trouble)
@@ -276,7 +282,7 @@ def _from_sessions(  # noqa: C901, PLR0912 - one case for each type
                 yield FromSession(at_ms, child, trouble)
 
 
-def _usage(state: TreeState, reported: Reported, session: str, recorded: Usage) -> Usage:
+def _compute_usage(state: TreeState, reported: Reported, session: str, recorded: Usage) -> Usage:
     """Return what a session has used since it was charged; the recorded value if only rounding differs."""
     known, node = reported.usage.get(session), state.sessions.get(session)
     if known is None or node is None:
@@ -293,7 +299,7 @@ def _offer(reported: Reported, at_ms: int, session: str, *, quiet: bool) -> Iter
         yield FromSession(at_ms, session, offered, quiet)
 
 
-def _later_end(
+def _propose_later_end(
     state: TreeState, reported: Reported, at_ms: int, ahead: Sequence[TreeFact]
 ) -> Iterator[TreeStimulus]:
     """Yield what may have ended the session whose requests and calls are cancelled first."""

@@ -58,13 +58,13 @@ class Services(Protocol):
         """Return the sessions below the session that fit a filter."""
         ...
 
-    async def history_below(
+    async def read_child_history(
         self, grant: str, target: str, limit: int, before: int | None, results: bool
     ) -> Transcript:
         """Return messages of a session below the session."""
         ...
 
-    async def agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
+    async def list_agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
         """Return the agents that the session may name."""
         ...
 
@@ -82,7 +82,7 @@ class Services(Protocol):
         """Return the timed jobs of a Main's tree."""
         ...
 
-    async def job_history(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
+    async def list_job_runs(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
         """Return runs and skips of a timed job, newest first."""
         ...
 
@@ -92,7 +92,7 @@ class Services(Protocol):
         """Carry out a change of the timed jobs of a Main's tree; return the job."""
         ...
 
-    async def runtime_status(self, grant: str) -> RuntimeStatus:
+    async def report_runtime_status(self, grant: str) -> RuntimeStatus:
         """Return what the runtime does."""
         ...
 
@@ -100,7 +100,7 @@ class Services(Protocol):
         """Replace the hosts of the pools."""
         ...
 
-    async def container(self, grant: str, protected: tuple[str, ...]) -> str:
+    async def ensure_container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of the session's container; start it if it is not running."""
         ...
 
@@ -112,11 +112,11 @@ class Services(Protocol):
         """Drop a call of an MCP server: nobody waits for its reply."""
         ...
 
-    async def changes_below(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
+    async def list_child_changes(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
         """Return what the session's children changed in workspaces of their own; None = of all of them."""
         ...
 
-    async def changed_content(self, grant: str, target: str, path: str | None) -> bytes:
+    async def read_changed_content(self, grant: str, target: str, path: str | None) -> bytes:
         """Return the last content of a file that a child changed, or its patch (None)."""
         ...
 

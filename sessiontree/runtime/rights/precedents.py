@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.recorded.approvals import CheckedCall, Precedent
-from sessiontree.policy.commands.verdict import precedent_of
-from sessiontree.sandbox.commands.environment import program_finder
+from sessiontree.policy.commands.verdict import derive_precedent
+from sessiontree.sandbox.commands.environment import make_program_finder
 
 
-def precedent_in(config: TreeConfig, call: CheckedCall, workspace: str) -> Precedent | None:
+def find_precedent(config: TreeConfig, call: CheckedCall, workspace: str) -> Precedent | None:
     """Return what is known about the command that a call runs in a workspace; None = it runs no command."""
     member = next((row.command_in for row in config.tools if row.name == call.tool), "")
     if not member:
@@ -20,7 +20,7 @@ def precedent_in(config: TreeConfig, call: CheckedCall, workspace: str) -> Prece
         doubt = "it runs on another node, and which programs are there is not known"
         return Precedent(False, (), doubt, doubt)
     try:
-        return precedent_of(call.arguments, member, program_finder(os.path.realpath(workspace)))
+        return derive_precedent(call.arguments, member, make_program_finder(os.path.realpath(workspace)))
     except Exception as error:  # noqa: BLE001 - a person decides about a command that can't be judged
-        doubt = f"it can't be judged: {words_of(error)}"
+        doubt = f"it can't be judged: {describe_error(error)}"
         return Precedent(False, (), doubt, doubt)

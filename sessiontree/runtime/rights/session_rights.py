@@ -60,7 +60,7 @@ from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy, compiled
+from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy, compile_policy
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.policy.steps import PROGRAM, TOOL_SEARCH, Standing, WebAccess
 from sessiontree.runtime.rights.host_services import Services
@@ -70,10 +70,10 @@ if TYPE_CHECKING:  # programs that only name a policy need not load memory's fra
 
 OWNERS: Final = frozenset({SessionKind.MAIN})
 """Kinds whose turns may act for an owner, and no child inherits that; whoever else a turn acts for takes
-tools away from it (``SessionPolicy.withheld_from``)."""
+tools away from it (``SessionPolicy.find_withheld``)."""
 
 
-def policy_row(
+def make_policy_row(
     policy: PolicyConfig,
     group: str,
     table: ToolTable,
@@ -92,7 +92,7 @@ def policy_row(
     Raises:
         ConfigError: the policy is strict, and an entry matches nothing.
     """
-    judge = compiled(table.rows, policy)
+    judge = compile_policy(table.rows, policy)
     unknown = [agent for agent in policy.agents if agent not in models]
     strangers = tuple(f"agents.{agent}: the tree has no agent of that name" for agent in unknown)
     if policy.strict and strangers:
@@ -100,7 +100,7 @@ def policy_row(
     removed = []
     for agent, model in models.items():
         for kind in SessionKind:
-            standing = tool_standing(kind, agent, model, group, named=named.get(agent, frozenset()))
+            standing = make_tool_standing(kind, agent, model, group, named=named.get(agent, frozenset()))
             kept = judge.decide(standing).kept
             gone = sorted(row.name for row in table.rows if kind in row.kinds and row.name not in kept)
             if gone:
@@ -110,7 +110,7 @@ def policy_row(
     ), judge.warnings + strangers
 
 
-def journaled_policy(config: TreeConfig) -> tuple[PolicyConfig, str]:
+def read_journaled_policy(config: TreeConfig) -> tuple[PolicyConfig, str]:
     """Return a journaled tree's policy and group; entries without a match are no longer an error."""
     if config.policy is None:
         return PolicyConfig(), ""
@@ -124,7 +124,7 @@ def describe_denial(config: TreeConfig, specs: Iterable[SessionSpec]) -> str:
         config: The tree.
         specs: The session, then each one above it.
     """
-    policy, group = journaled_policy(config)
+    policy, group = read_journaled_policy(config)
     found = []
     if config.system_tier == "deny":
         found.append("in Main's channel")
@@ -144,7 +144,7 @@ def describe_denial(config: TreeConfig, specs: Iterable[SessionSpec]) -> str:
     return " and ".join(found)
 
 
-def session_policy(
+def make_session_policy(
     policy: CompiledPolicy,
     group: str,
     spec: SessionSpec,
@@ -159,7 +159,7 @@ def session_policy(
     ``missing`` are the capabilities whose programs are not installed where it runs, or whose model its agent
     does not have: browser, speech and vision; and ``program`` and ``tool_search`` if it can't use them.
     """
-    standing = tool_standing(
+    standing = make_tool_standing(
         spec.kind, spec.agent, model, group, has_channel=has_channel, web=web, named=frozenset(spec.tools)
     )
     standing = replace(
@@ -174,7 +174,7 @@ def session_policy(
     return SessionPolicy(policy, standing)
 
 
-def tool_standing(
+def make_tool_standing(
     kind: SessionKind,
     agent: str,
     model: str,
@@ -235,23 +235,25 @@ class Facades:
         """Return the rights with a facade in place of each handle."""
         held = {name: getattr(rights, name) for name in PORTS}
         made: dict[str, Any] = {
-            name: self._facade(_CLASSES[name], handle) for name, handle in held.items() if handle is not None
+            name: self._make_facade(_CLASSES[name], handle)
+            for name, handle in held.items()
+            if handle is not None
         }
         return replace(rights, **made)
 
     def reader(self, reader: Reader) -> Reader:
         """Return a facade of another reader, for one call."""
-        return cast("Reader", self._facade(_CLASSES["reader"], reader))
+        return cast("Reader", self._make_facade(_CLASSES["reader"], reader))
 
     def writer(self, writer: Writer) -> Writer:
         """Return a facade of another writer, for one call."""
-        return cast("Writer", self._facade(_CLASSES["writer"], writer))
+        return cast("Writer", self._make_facade(_CLASSES["writer"], writer))
 
     def jobs(self, jobs: Jobs) -> Jobs:
         """Return a facade of other jobs, for one call."""
-        return cast("Jobs", self._facade(_CLASSES["jobs"], jobs))
+        return cast("Jobs", self._make_facade(_CLASSES["jobs"], jobs))
 
-    def _facade(self, made: type[Facade], handle: object) -> Facade:
+    def _make_facade(self, made: type[Facade], handle: object) -> Facade:
         facade = made(self._session)
         _BEHIND[facade] = handle
         self._made.add(facade)
@@ -293,12 +295,12 @@ class Notice(Generic[P]):
             told(*given, **named)
 
 
-def _facade_class(port: type[Any]) -> type[Facade]:
+def _make_facade_class(port: type[Any]) -> type[Facade]:
     """Return the class of a protocol's facades: it has the protocol's members and no other attribute."""
     members: dict[str, Any] = {}
     for name, member in vars(port).items():
         if isinstance(member, FunctionType) and not name.startswith("_"):
-            members[name] = _forwarded(name, member)
+            members[name] = _make_forwarder(name, member)
         elif isinstance(member, property):
             members[name] = property(_read(name), doc=member.__doc__)
     return type(f"{port.__name__}Facade", (Facade,), {"__slots__": (), "__doc__": port.__doc__, **members})
@@ -306,27 +308,27 @@ def _facade_class(port: type[Any]) -> type[Facade]:
 
 def _read(name: str) -> Callable[[Facade], Any]:
     def read(facade: Facade) -> Any:
-        return getattr(_behind(facade), name)
+        return getattr(_get_handle(facade), name)
 
     return read
 
 
-def _behind(facade: Facade) -> Any:
+def _get_handle(facade: Facade) -> Any:
     handle = _BEHIND.get(facade)
     if handle is None:
         raise SessionClosed(facade._session, "its host has let it go; nothing more is done for it")  # noqa: SLF001 - a method of its class
     return handle
 
 
-def _forwarded(name: str, declared: FunctionType) -> Callable[..., Any]:
-    def forwarded(facade: Facade, *given: Any, **named: Any) -> Any:
-        return getattr(_behind(facade), name)(*given, **named)
+def _make_forwarder(name: str, declared: FunctionType) -> Callable[..., Any]:
+    def forward(facade: Facade, *given: Any, **named: Any) -> Any:
+        return getattr(_get_handle(facade), name)(*given, **named)
 
-    forwarded.__name__, forwarded.__doc__ = name, declared.__doc__
-    return forwarded
+    forward.__name__, forward.__doc__ = name, declared.__doc__
+    return forward
 
 
-_CLASSES: Final = {name: _facade_class(port) for name, port in PORTS.items()}
+_CLASSES: Final = {name: _make_facade_class(port) for name, port in PORTS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +450,7 @@ class Link:
         """End the link; every later use raises SessionClosed."""
         self._alive = False
 
-    def services(self) -> Services:
+    def get_services(self) -> Services:
         """Return the supervisor's services.
 
         Raises:
@@ -459,7 +461,7 @@ class Link:
 
     async def spawn(self, request: SpawnRequest, key: str, forbidden: str | None = None) -> str:
         """Spawn a child of the session on behalf of those it acts for now; raises as :meth:`services`."""
-        return await self.services().spawn(self.grant, request, key, forbidden, self.acting_for())
+        return await self.get_services().spawn(self.grant, request, key, forbidden, self.acting_for())
 
     def memory(self) -> MemoryApi:
         """Return memory; raises as :meth:`services`."""
@@ -482,7 +484,7 @@ class ChannelHandle:
     async def send(self, text: str) -> None:
         """Deliver a message; durable when this returns."""
         link = self._link
-        await link.services().say(link.grant, text)
+        await link.get_services().say(link.grant, text)
 
 
 class SessionsHandle:
@@ -500,12 +502,12 @@ class SessionsHandle:
     async def send_to(self, target: str, text: str, *, mode: SendMode, key: str) -> str:
         """Send a message on behalf of those the session acts for now; return the receiver's id."""
         link = self._link
-        return await link.services().send_from(link.grant, target, text, mode, key, link.acting_for())
+        return await link.get_services().send_from(link.grant, target, text, mode, key, link.acting_for())
 
     async def stop(self, target: str, *, reason: str) -> tuple[SessionRow, ...]:
         """Stop a session below this one and everything below it; return their rows once they have ended."""
         link = self._link
-        return await link.services().stop_below(link.grant, target, reason)
+        return await link.get_services().stop_below(link.grant, target, reason)
 
 
 class CronHandle:
@@ -519,17 +521,17 @@ class CronHandle:
     async def jobs(self) -> CronTable:
         """Return all jobs."""
         link = self._link
-        return await link.services().timed_jobs(link.grant)
+        return await link.get_services().timed_jobs(link.grant)
 
     async def history(self, job_id: str, *, limit: int) -> tuple[JobRun, ...]:
         """Return runs and skips of a job, newest first."""
         link = self._link
-        return await link.services().job_history(link.grant, job_id, limit)
+        return await link.get_services().list_job_runs(link.grant, job_id, limit)
 
     async def change(self, change: JobChange, *, key: str) -> JobRow:
         """Carry out a change on behalf of those the session acts for now; the same key changes once."""
         link = self._link
-        return await link.services().change_job(link.grant, change, key, link.acting_for())
+        return await link.get_services().change_job(link.grant, change, key, link.acting_for())
 
 
 class SubtreeHandle:
@@ -543,19 +545,19 @@ class SubtreeHandle:
     async def sessions(self, wanted: SessionFilter) -> SessionRows:
         """Return the sessions below this one that fit a filter."""
         link = self._link
-        return await link.services().list_below(link.grant, wanted)
+        return await link.get_services().list_below(link.grant, wanted)
 
     async def history(
         self, target: str, *, limit: int, before: int | None = None, results: bool = True
     ) -> Transcript:
         """Return messages of a session below this one."""
         link = self._link
-        return await link.services().history_below(link.grant, target, limit, before, results)
+        return await link.get_services().read_child_history(link.grant, target, limit, before, results)
 
     async def agents(self) -> tuple[AgentInfo, ...]:
         """Return the agents that this session may name when it spawns a child."""
         link = self._link
-        return await link.services().agents_below(link.grant)
+        return await link.get_services().list_agents_below(link.grant)
 
 
 class ChildWorkspacesHandle:
@@ -569,29 +571,29 @@ class ChildWorkspacesHandle:
     async def list(self) -> tuple[ChildChanges, ...]:
         """Return the children that had a workspace of their own, in the order of their spawns."""
         link = self._link
-        return await link.services().changes_below(link.grant, None)
+        return await link.get_services().list_child_changes(link.grant, None)
 
     async def changes(self, target: str) -> ChildChanges:
         """Return what a child changed, once that is kept."""
         link = self._link
-        (found,) = await link.services().changes_below(link.grant, target)
+        (found,) = await link.get_services().list_child_changes(link.grant, target)
         return found
 
     async def content(self, target: str, path: str) -> bytes:
         """Return the last content of a changed file."""
         link = self._link
-        return await link.services().changed_content(link.grant, target, path)
+        return await link.get_services().read_changed_content(link.grant, target, path)
 
     async def patch(self, target: str) -> str:
         """Return a child's changes as a patch in git's format; bytes that are not UTF-8 are escaped."""
         link = self._link
-        patch = await link.services().changed_content(link.grant, target, None)
+        patch = await link.get_services().read_changed_content(link.grant, target, None)
         return patch.decode("utf-8", "backslashreplace")
 
     async def settle(self, target: str, state: Literal["merged", "discarded"]) -> None:
         """Record what became of a child's changes."""
         link = self._link
-        await link.services().settle_changes(link.grant, target, state)
+        await link.get_services().settle_changes(link.grant, target, state)
 
 
 class CanvasHandle:
@@ -607,7 +609,7 @@ class CanvasHandle:
     ) -> CanvasReport:
         """Change the canvas; durable when this returns."""
         link = self._link
-        return await link.services().change_canvas(link.grant, action, content, key)
+        return await link.get_services().change_canvas(link.grant, action, content, key)
 
     async def ask(self, kind: CanvasQuestionKind, code: str, *, key: str, timeout_s: float) -> JsonValue:
         """Ask one of the frames that show the canvas, and return its answer.
@@ -616,7 +618,7 @@ class CanvasHandle:
             ExecutionError: no frame shows it, the answer does not come in time, or it is not JSON.
         """
         link = self._link
-        text = await link.services().ask_canvas(link.grant, kind, code, key, timeout_s)
+        text = await link.get_services().ask_canvas(link.grant, kind, code, key, timeout_s)
         try:
             return cast("JsonValue", json.loads(text))
         except (ValueError, RecursionError) as error:
@@ -634,7 +636,7 @@ class StatusHandle:
     async def report(self) -> SessionReport:
         """Return the session's state now."""
         link = self._link
-        return await link.services().report(link.grant)
+        return await link.get_services().report(link.grant)
 
 
 class PreviewsHandle:
@@ -648,7 +650,7 @@ class PreviewsHandle:
     async def publish(self, name: str, files: Mapping[str, bytes], *, entry: str) -> PublishedPage:
         """Publish a page at an address of the supervisor's machine."""
         link = self._link
-        return await link.services().publish(link.grant, name, files, entry)
+        return await link.get_services().publish(link.grant, name, files, entry)
 
 
 class ServerToolsHandle:
@@ -667,7 +669,7 @@ class ServerToolsHandle:
     async def call(self, call: ServerCall) -> ServerReply:
         """Call a tool at its server; a caller that is cancelled drops the call there, too."""
         try:
-            return await self._link.services().call_server(self._link.grant, call)
+            return await self._link.get_services().call_server(self._link.grant, call)
         except asyncio.CancelledError:
             dropping = asyncio.create_task(self._drop(call.key))
             self._dropping.add(dropping)
@@ -676,7 +678,7 @@ class ServerToolsHandle:
 
     async def _drop(self, key: str) -> None:
         with suppress(SessionTreeError):  # the session is let go: nobody waits for the reply then
-            await self._link.services().drop_server_call(self._link.grant, key)
+            await self._link.get_services().drop_server_call(self._link.grant, key)
 
 
 class MemoryHandle:

@@ -11,13 +11,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.facts.session_facts import ApproverReplied
 from sessiontree.contracts.facts.stimuli import ApproverAnswered
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.approvals import ApprovalRequest
 from sessiontree.contracts.tools.author_errors import report_error
-from sessiontree.contracts.tools.thread_calls import in_thread, is_cancelled
+from sessiontree.contracts.tools.thread_calls import is_cancelled, run_in_thread
 from sessiontree.interpreter.import_guard import import_for_the_program
 from sessiontree.session.instructions import RunApprover
 
@@ -54,13 +54,13 @@ async def run_approver(path: str, request: ApprovalRequest) -> tuple[str, str]:
         if inspect.iscoroutinefunction(function):
             answer = await function(request)
         else:
-            answer = await in_thread(function, request)
+            answer = await run_in_thread(function, request)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an approver that fails leaves the decision to the next one
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
-        reason = f"approver {path} failed: {words_of(error)}"
+        reason = f"approver {path} failed: {describe_error(error)}"
         report_error(f"approver {path!r} of session {request.asked}", error, reason)
         return "escalate", reason
     if isinstance(answer, str) and answer in ANSWERS:

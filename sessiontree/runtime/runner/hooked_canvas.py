@@ -43,33 +43,33 @@ class HookedCanvas:
         Raises:
             PermissionDenied: a hook forbids it, a guard failed, or what is left of the content is no JSON.
         """
-        screened = {name: await self._screened(value) for name, value in content.items()}
+        screened = {name: await self._screen(value) for name, value in content.items()}
         return await self._canvas.change(action, screened, key=key)
 
     async def ask(self, kind: CanvasQuestionKind, code: str, *, key: str, timeout_s: float) -> JsonValue:
         """Ask one of the frames that show the canvas, and return its answer."""
         return await self._canvas.ask(kind, code, key=key, timeout_s=timeout_s)
 
-    async def _screened(self, value: JsonValue) -> JsonValue:
+    async def _screen(self, value: JsonValue) -> JsonValue:
         text = value if isinstance(value, str) else dump_readable(value)
         if not text.strip():
             return value
-        kept = await self._words.sending(HookText(text, "channel"), self._context)
+        kept = await self._words.screen_outgoing(HookText(text, "channel"), self._context)
         self._note(kept.faults)
         if kept.block is not None:
-            raise self._refused(kept.block)
+            raise self._make_refusal(kept.block)
         self._note(await self._words.sent(HookText(kept.text, "channel"), self._context))
         if isinstance(value, str):
             return kept.text
         try:
             return cast("JsonValue", json.loads(kept.text))
         except (ValueError, RecursionError):
-            raise self._refused("what a hook left of it is not JSON") from None
+            raise self._make_refusal("what a hook left of it is not JSON") from None
 
     def _note(self, faults: tuple[HookFault, ...]) -> None:
         for fault in faults:
             self._blame(ON_CANVAS_CHANGE, fault)
 
-    def _refused(self, reason: str) -> PermissionDenied:
+    def _make_refusal(self, reason: str) -> PermissionDenied:
         words = f"session {self._context.session_id!r} may not show this to people: {reason}"
         return PermissionDenied(PermissionTier.SYSTEM, words)

@@ -60,7 +60,7 @@ class Interceptor(Protocol):
         """Bind the session's state, to be read only, and the callback for failures; called once and first."""
         ...
 
-    def admits_later(self, stimulus: Stimulus) -> bool:
+    def must_admit(self, stimulus: Stimulus) -> bool:
         """Whether a stimulus has to pass ``admit``; the others pass at once."""
         ...
 
@@ -126,7 +126,7 @@ class HookInterceptor:
         """Whether a hook still observes something, or hangs."""
         return bool(self._looks or self._chain.hanging)
 
-    def admits_later(self, stimulus: Stimulus) -> bool:
+    def must_admit(self, stimulus: Stimulus) -> bool:
         """Whether hooks rewrite the words of a stimulus."""
         match stimulus:
             case Incoming():
@@ -144,16 +144,16 @@ class HookInterceptor:
                 self._blame_all(f"message:{stimulus.message_id}", kept.faults)
                 return replace(stimulus, text=kept.text)
             case ModelFailed() if self._words.screens and stimulus.said.strip():
-                kept = await self._sending(stimulus.turn, stimulus.said, "model")
+                kept = await self._screen_text(stimulus.turn, stimulus.said, "model")
                 return replace(stimulus, said=kept.text)
             case ModelAnswered() if self._words.screens:
-                message = await self._screened(stimulus.turn, stimulus.message)
+                message = await self._screen(stimulus.turn, stimulus.message)
                 if self._shows_replies and self._state.compacting is None:
                     self._watch.said(message.text)
                 return replace(stimulus, message=message)
         return stimulus
 
-    async def _screened(self, turn: int, message: AssistantMessage) -> AssistantMessage:
+    async def _screen(self, turn: int, message: AssistantMessage) -> AssistantMessage:
         """Return a reply as hooks leave it: one text in place of its first; its calls are unchanged.
 
         A thought whose text changed is no longer the provider's and loses its signature. A reply that changed
@@ -161,7 +161,7 @@ class HookInterceptor:
         """
         words = said = message.text
         if said.strip():
-            words = (await self._sending(turn, said, "model")).text
+            words = (await self._screen_text(turn, said, "model")).text
         content: list[ReplyContent] = []
         is_first = True
         for block in message.content:
@@ -169,7 +169,7 @@ class HookInterceptor:
                 content.extend([TextContent(words)] if is_first else [])
                 is_first = False
             elif isinstance(block, ThinkingContent) and block.thinking.strip():
-                kept = await self._sending(turn, block.thinking, "thought")
+                kept = await self._screen_text(turn, block.thinking, "thought")
                 if kept.block is None:
                     same = kept.text == block.thinking
                     content.append(block if same else ThinkingContent(kept.text))
@@ -179,8 +179,8 @@ class HookInterceptor:
         replay = message.replay if kept_content == message.content else None
         return replace(message, content=kept_content, replay=replay)
 
-    async def _sending(self, turn: int, text: str, speaker: Speaker) -> Screened:
-        kept = await self._words.sending(HookText(text, speaker), self._context)
+    async def _screen_text(self, turn: int, text: str, speaker: Speaker) -> Screened:
+        kept = await self._words.screen_outgoing(HookText(text, speaker), self._context)
         self._blame_all(f"model:{turn}", kept.faults)
         return kept
 
@@ -193,14 +193,14 @@ class HookInterceptor:
                 checked, self._chain, self._context, taint, asked.asked_by
             )
         if isinstance(checked, RejectedCall):
-            checked, more = await self._reworded(checked, asked.call.id)
+            checked, more = await self._reword(checked, asked.call.id)
             faults += more
         if isinstance(checked, PreparedCall):
             self._arguments[asked.key] = checked.call.arguments
         self._blame_all(asked.key, faults)
         return checked
 
-    async def _reworded(
+    async def _reword(
         self, rejected: RejectedCall, call_id: str
     ) -> tuple[RejectedCall, tuple[HookFault, ...]]:
         """Pass a rejected call's message through the hooks: it and its field may quote the arguments."""
@@ -217,7 +217,9 @@ class HookInterceptor:
     async def settle(self, outcome: ImmediateOutcome, ran_s: float) -> ImmediateOutcome:
         """Show an ended call to the hooks, and return its result as they keep it."""
         message, arguments = outcome.message, self._arguments.pop(outcome.key, {})
-        faults = await self._chain.after(_ended(message, outcome.outcome, arguments, ran_s), self._context)
+        faults = await self._chain.after(
+            _build_ended_call(message, outcome.outcome, arguments, ran_s), self._context
+        )
         kept = await self._chain.persist(
             KeptResult(
                 message.tool_call_id,
@@ -243,11 +245,11 @@ class HookInterceptor:
         elif isinstance(fact, CallResolved):
             arguments = self._arguments.pop(fact.key, None)
             if arguments is None:
-                arguments = self._asked(fact.message.tool_call_id)
-            ended = _ended(fact.message, fact.outcome, arguments, 0.0)
+                arguments = self._find_arguments(fact.message.tool_call_id)
+            ended = _build_ended_call(fact.message, fact.outcome, arguments, 0.0)
             self._look(fact.key, self._chain.after(ended, self._context))
 
-    def _asked(self, call_id: str) -> Mapping[str, JsonValue]:
+    def _find_arguments(self, call_id: str) -> Mapping[str, JsonValue]:
         """Return the arguments that the newest reply gave for a call id."""
         for message in reversed(self._state.transcript):
             if isinstance(message, AssistantMessage):
@@ -257,10 +259,10 @@ class HookInterceptor:
     def _look(self, key: str, look: Coroutine[Any, Any, tuple[HookFault, ...]]) -> None:
         """Let hooks observe something in the background."""
 
-        async def looked() -> None:
+        async def finish_look() -> None:
             self._blame_all(key, await look)
 
-        task = asyncio.create_task(looked())
+        task = asyncio.create_task(finish_look())
         self._looks.add(task)
         task.add_done_callback(self._looks.discard)
 
@@ -269,14 +271,14 @@ class HookInterceptor:
             self._blame(key, fault)
 
 
-def _ended(
+def _build_ended_call(
     message: ToolResultMessage, outcome: Outcome, arguments: Mapping[str, JsonValue], ran_s: float
 ) -> EndedCall:
     duration_ms = round(ran_s * 1e3, 3)
     return EndedCall(message.tool_name, arguments, message, message.is_error, outcome, duration_ms)
 
 
-def through_hooks(
+def route_through_hooks(
     rights: SessionRights, link: Link, chain: HookChain, context: HookContext, blame: Blame
 ) -> SessionRights:
     """Return the same rights; the handles that hooks judge pass through them."""
@@ -314,7 +316,7 @@ class HookedChannel:
         """
         if not isinstance(text, str) or not text.strip():
             raise ExecutionError(f"nothing was sent: {text!r} is not text with words in it")
-        kept = await self._words.sending(HookText(text, "channel"), self._context)
+        kept = await self._words.screen_outgoing(HookText(text, "channel"), self._context)
         for fault in kept.faults:
             self._blame(ON_CHANNEL, fault)
         if kept.block is not None:
@@ -348,7 +350,7 @@ class HookedSessions:
         forbidden = None
         if isinstance(request.task, str) and isinstance(request.label, str | None):  # else it is refused
             asked = Spawning(request.kind, request.task, request.label, request.agent, "model")
-            ruling = await self._hooks.spawning(asked, self._context)
+            ruling = await self._hooks.screen_spawn(asked, self._context)
             for fault in ruling.faults:
                 self._blame(key, fault)
             request = replace(request, task=ruling.task, label=ruling.label)

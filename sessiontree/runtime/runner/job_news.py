@@ -13,7 +13,7 @@ from sessiontree.contracts.facts.session_facts import JobEnded, JobStarted
 from sessiontree.contracts.facts.stimuli import Stimulus
 from sessiontree.contracts.handles.jobs import JobView
 from sessiontree.sandbox import JobTable
-from sessiontree.session.jobs import job_message_id
+from sessiontree.session.jobs import make_job_message_id
 from sessiontree.session.state import SessionState
 
 
@@ -56,12 +56,12 @@ class SessionJobNews:
         """The jobs that run, as a person reads of them."""
         return () if self._table is None else self._table.shown
 
-    def job_began(self, view: JobView) -> None:
+    def on_job_began(self, view: JobView) -> None:
         """Take that a command goes on in the background."""
         started = JobStarted(view.job_id, view.command, view.pid, view.started, view.host)
         self._queue(f"job:{view.job_id}", [stimuli.JobBegan(self._now_ms(), started)])
 
-    def job_ended(self, view: JobView, notice: str) -> None:
+    def on_job_ended(self, view: JobView, notice: str) -> None:
         """Take that a job has ended, and what its session reads about that; empty = it knows already."""
         at_ms = self._now_ms()
         ended = JobEnded(view.job_id, view.status, view.exit_code, view.signal, view.total_bytes, view.reason)
@@ -70,7 +70,7 @@ class SessionJobNews:
             started = self._state.jobs.get(view.job_id)
             message = stimuli.Incoming(
                 at_ms,
-                job_message_id(view.job_id),
+                make_job_message_id(view.job_id),
                 notice,
                 "follow_up",
                 "notice",

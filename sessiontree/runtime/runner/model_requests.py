@@ -17,21 +17,21 @@ from typing import Any, Final, Literal
 from sessiontree.contracts.facts.stimuli import Adopted, ModelAnswered, Stimulus
 from sessiontree.contracts.recorded.programs import STARTS_CHILDREN
 from sessiontree.contracts.recorded.senders import Principal
-from sessiontree.contracts.settings.model_settings import ModelSettings, joined_settings
+from sessiontree.contracts.settings.model_settings import ModelSettings, merge_settings
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.program_tool import ProgramTool, SavedProgram, ToolFinder
-from sessiontree.contracts.values.messages import Message, shown
+from sessiontree.contracts.values.messages import Message, hide_details
 from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
-from sessiontree.models.answers import checked_reply, failure_of
-from sessiontree.models.port import InProcessModel, ModelRequest, ToolSpec, model_name
+from sessiontree.models.answers import check_reply, make_failure
+from sessiontree.models.port import InProcessModel, ModelRequest, ToolSpec, get_model_name
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.programs.tool_list import IN_SCHEMAS, SEARCHED, describe_program
 from sessiontree.runtime.runner.shown_images import ShownImages
 from sessiontree.runtime.transport.frames import AskModel, ModelPrompt
 from sessiontree.schema.compiled import CompiledTool
-from sessiontree.schema.dialect import dialect_for_model
-from sessiontree.session.compaction import summary_question
-from sessiontree.session.decide import unlisted
+from sessiontree.schema.dialect import choose_dialect
+from sessiontree.session.compaction import build_summary_question
+from sessiontree.session.decide import remove_tool_names
 from sessiontree.session.state import SessionState
 
 BLOCKING_S = 0.25
@@ -66,12 +66,14 @@ class ToolOffer:
         """
         kept_model, kept_gone, specs = self._kept
         if not specs or (kept_model, kept_gone) != (model, gone):
-            dialect = dialect_for_model(model)
+            dialect = choose_dialect(model)
             held = [entry for entry in self._entries if entry.name not in gone]
             shown = self._shown(held)
             rest = IN_SCHEMAS if len(shown) == len(held) else SEARCHED
             specs = tuple(
-                ToolSpec(entry.name, _description(entry, held, rest), entry.compiled.shown_in(dialect).schema)
+                ToolSpec(
+                    entry.name, _describe_tool(entry, held, rest), entry.compiled.clean_for(dialect).schema
+                )
                 for entry in shown
             )
             self._kept = (model, gone, specs)
@@ -80,19 +82,21 @@ class ToolOffer:
     def _shown(self, held: list[ToolEntry]) -> list[ToolEntry]:
         """Return what is offered: all, unless programs can call the others and a search finds them."""
         means = [entry for entry in held if _is_means(entry)]
-        both = {_takes_text(entry) for entry in means}
+        both = {_has_program_text(entry) for entry in means}
         return means if self._offered == "program" and len(both) > 1 else held
 
 
-def _description(entry: ToolEntry, held: list[ToolEntry], rest: str) -> str:
-    if not _takes_text(entry):
+def _describe_tool(entry: ToolEntry, held: list[ToolEntry], rest: str) -> str:
+    if not _has_program_text(entry):
         return entry.tool.description
-    callable_ = [each for each in sorted(held, key=_usefulness) if not _is_means(each)]
-    return _described(entry.tool.description, tuple((each.name, each.compiled) for each in callable_), rest)
+    callable_ = [each for each in sorted(held, key=_rank_usefulness) if not _is_means(each)]
+    return _share_description(
+        entry.tool.description, tuple((each.name, each.compiled) for each in callable_), rest
+    )
 
 
 @lru_cache(maxsize=MAX_DESCRIPTIONS)
-def _described(description: str, tools: tuple[tuple[str, CompiledTool], ...], rest: str) -> str:
+def _share_description(description: str, tools: tuple[tuple[str, CompiledTool], ...], rest: str) -> str:
     """Return the description for sessions that hold equal tools: thousands of Workers have one text."""
     return describe_program(
         description, ((name, compiled.schema) for name, compiled in tools), STARTS_CHILDREN, rest
@@ -101,15 +105,15 @@ def _described(description: str, tools: tuple[tuple[str, CompiledTool], ...], re
 
 def _is_means(entry: ToolEntry) -> bool:
     """Whether a tool is a way to the others, so that no program calls it."""
-    return _takes_text(entry) or isinstance(entry.tool, ToolFinder)
+    return _has_program_text(entry) or isinstance(entry.tool, ToolFinder)
 
 
-def _takes_text(entry: ToolEntry) -> bool:
+def _has_program_text(entry: ToolEntry) -> bool:
     """Whether a call brings the text of its program."""
     return isinstance(entry.tool, ProgramTool) and not isinstance(entry.tool, SavedProgram)
 
 
-def _usefulness(entry: ToolEntry) -> tuple[int, int, str]:
+def _rank_usefulness(entry: ToolEntry) -> tuple[int, int, str]:
     """Return a tool's place in a list for programs: what they need most, the owner's own tools, the rest."""
     if entry.name in FIRST:
         return 0, FIRST.index(entry.name), entry.name
@@ -161,20 +165,20 @@ class ModelRequestBuilder:
         self._asked_of: list[Message] | None = None
         """The conversation of the last question to the gateway; its messages may only be added to."""
 
-    def adopted(self, at_ms: int) -> Adopted:
+    def make_adopted(self, at_ms: int) -> Adopted:
         """Return the stimulus for a session that is embodied with these tools and models."""
         return Adopted(
             at_ms, self.tools, self._model, self.prompt, self.further, self._config.compaction_model
         )
 
-    def _writer(self, state: SessionState) -> str:
+    def _choose_writer(self, state: SessionState) -> str:
         """Return the name of the compaction model, if the next question is for it; else nothing."""
         begun = state.compacting
         return self._config.compaction_model if begun is not None and begun.model else ""
 
-    def asked_here(self, state: SessionState) -> InProcessModel | None:
+    def find_instant_model(self, state: SessionState) -> InProcessModel | None:
         """Return the model of the next question, if it runs in this process."""
-        return self._summariser if self._writer(state) else self.instant
+        return self._summariser if self._choose_writer(state) else self.instant
 
     @property
     def kept(self) -> int:
@@ -183,16 +187,16 @@ class ModelRequestBuilder:
 
     def request(self, state: SessionState) -> ModelRequest:
         """Return the whole request; its list of messages grows with the conversation and is read only."""
-        gone, writer = self._withheld(state.asked_by), self._writer(state)
+        gone, writer = self._withheld(state.asked_by), self._choose_writer(state)
         prompt, specs = state.system_prompt or "", self._specs
         if gone or writer:
-            prompt, specs = self._shown_to(state, gone, writer)
+            prompt, specs = self._remove_gone(state, gone, writer)
         spec, begun = state.spec, state.compacting
         messages = state.transcript
         if begun is not None:
-            messages = self._seen(state.transcript, summary_question(state, begun), 0)
+            messages = self._adapt_messages(state.transcript, build_summary_question(state, begun), 0)
         elif not self._reads_details:
-            messages = self._grown(messages)
+            messages = self._extend_shown(messages)
         return ModelRequest(
             spec.session_id,
             spec.kind,
@@ -203,21 +207,21 @@ class ModelRequestBuilder:
             None if begun is not None else spec.result_schema,
             spec.agent,
             writer or self._model,
-            self._settings_of(state),
+            self._merge_settings(state),
             begun is not None,
         )
 
-    def _settings_of(self, state: SessionState) -> ModelSettings:
+    def _merge_settings(self, state: SessionState) -> ModelSettings:
         """Return the model settings: the agent's, then the session's, then those of this run's messages."""
         if self._settings is None:
-            self._settings = joined_settings(self._config.settings, state.spec.settings)
+            self._settings = merge_settings(self._config.settings, state.spec.settings)
         settings = (
-            self._settings if state.settings is None else joined_settings(self._settings, state.settings)
+            self._settings if state.settings is None else merge_settings(self._settings, state.settings)
         )
         if state.compacting is None:
             return settings
         changed: dict[str, Any] = {"tool_choice": "none" if self._specs else None, "stop": None}
-        if self._writer(state):
+        if self._choose_writer(state):
             changed["thinking"] = None  # a level that the session's model has may be unknown to another
         return settings.model_copy(update=changed)
 
@@ -227,20 +231,20 @@ class ModelRequestBuilder:
         Raises:
             KeyboardInterrupt: the user ends the program.
         """
-        model, turn = self.asked_here(state), state.turn
+        model, turn = self.find_instant_model(state), state.turn
         assert model is not None  # noqa: S101 - asked by the caller
         begun_s = time.monotonic()
         if state.compacting is not None:
             self.forget()  # the gateway holds what the summary replaces
         try:
             request = self.request(state)
-            message = checked_reply(model.reply(request), turn)
+            message = check_reply(model.reply(request), turn)
             if (taken_s := time.monotonic() - begun_s) >= BLOCKING_S:
                 _note_slow(model, taken_s)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a model may raise anything; the session gets the reason
-            return failure_of(error, state.spec.session_id).at(now_ms(), turn)
+            return make_failure(error, state.spec.session_id).at(now_ms(), turn)
         on_length = request.settings.on_length or "fail"
         return ModelAnswered(now_ms(), turn, message, on_length, self._config.context_tokens)
 
@@ -259,16 +263,16 @@ class ModelRequestBuilder:
             base = 0  # messages that the gateway holds were cut
         self._asked_of = conversation
         self.given = len(conversation)
-        writer = self._writer(state)
+        writer = self._choose_writer(state)
         if begun is not None:
-            conversation = summary_question(state, begun)
+            conversation = build_summary_question(state, begun)
             base, self.given = 0 if writer else min(base, begun.upto), 0
-        if self._first_changed(state.transcript, base) < base:
+        if self._find_first_changed(state.transcript, base) < base:
             base = 0  # the gateway holds images that went since
         prompt = None
         if base == 0:
-            prompt = ModelPrompt(*self._shown_to(state, gone, writer), state.spec.result_schema)
-        messages = tuple(self._seen(state.transcript, conversation, base))
+            prompt = ModelPrompt(*self._remove_gone(state, gone, writer), state.spec.result_schema)
+        messages = tuple(self._adapt_messages(state.transcript, conversation, base))
         unseen = self.unseen or begun is not None
         return AskModel(
             state.turn,
@@ -276,43 +280,43 @@ class ModelRequestBuilder:
             messages,
             prompt,
             unseen,
-            self._settings_of(state),
+            self._merge_settings(state),
             begun is not None,
             bool(writer),
         )
 
-    def _shown_to(
+    def _remove_gone(
         self, state: SessionState, gone: frozenset[str], writer: str
     ) -> tuple[str, tuple[ToolSpec, ...]]:
         """Return the system prompt and the tools, without the tools that this turn does not hold."""
         prompt = state.system_prompt or ""
         specs = self._offer.show(writer or self._model, gone) if writer or gone else self._specs
-        return unlisted(prompt, gone) if gone else prompt, specs
+        return remove_tool_names(prompt, gone) if gone else prompt, specs
 
-    def _grown(self, transcript: list[Message]) -> list[Message]:
+    def _extend_shown(self, transcript: list[Message]) -> list[Message]:
         """Return the conversation as the model may see it; only new messages are processed."""
         if transcript is not self._source:  # a compaction replaced it
             self._source, self._shown = transcript, []
-        del self._shown[self._first_changed(transcript, len(self._shown)) :]
-        self._shown.extend(self._seen(transcript, transcript, len(self._shown)))
+        del self._shown[self._find_first_changed(transcript, len(self._shown)) :]
+        self._shown.extend(self._adapt_messages(transcript, transcript, len(self._shown)))
         return self._shown
 
-    def _seen(self, transcript: list[Message], asked: list[Message], base: int) -> list[Message]:
+    def _adapt_messages(self, transcript: list[Message], asked: list[Message], base: int) -> list[Message]:
         """Return the messages of a question from one on as the model may see them.
 
         ``asked`` is the transcript, or the beginning of it and a last message.
         """
         if self._images is None:
-            return [shown(each) for each in asked[base:]]
+            return [hide_details(each) for each in asked[base:]]
         self._images.follow(transcript)
         return [self._images.view(at, each) for at, each in enumerate(asked[base:], base)]
 
-    def _first_changed(self, transcript: list[Message], base: int) -> int:
+    def _find_first_changed(self, transcript: list[Message], base: int) -> int:
         """Return the first message before one that lost images since only those before it were shown."""
         if self._images is None:
             return base
         self._images.follow(transcript)
-        return self._images.first_changed(base)
+        return self._images.find_first_changed(base)
 
     def forget(self) -> None:
         """Begin the next request with the first message."""
@@ -320,7 +324,7 @@ class ModelRequestBuilder:
 
 
 def _note_slow(model: InProcessModel, taken_s: float) -> None:
-    name = model_name(model)
+    name = get_model_name(model)
     if name not in _slow:
         _slow.add(name)
         _LOG.warning(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, get_args
 
-from sessiontree.contracts.errors import ExecutionError, ToolError, words_of
+from sessiontree.contracts.errors import ExecutionError, ToolError, describe_error
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.session_facts import CallResolved
 from sessiontree.contracts.facts.stimuli import Stimulus
@@ -33,11 +33,11 @@ from sessiontree.contracts.recorded.programs import (
     ProgramCall,
     ProgramNote,
 )
-from sessiontree.contracts.recorded.results import ToolResult, error_message, words_in_error
+from sessiontree.contracts.recorded.results import ToolResult, make_error_message, read_error_words
 from sessiontree.contracts.values.jsonable import JsonValue, digest_of
 from sessiontree.contracts.values.truncation import cut_text
-from sessiontree.dispatch.results import ImmediateOutcome, foreign, result_message
-from sessiontree.programs.found import found_interpreter
+from sessiontree.dispatch.results import ImmediateOutcome, make_result_message, mark_foreign
+from sessiontree.programs.found import find_interpreter
 from sessiontree.programs.interpreter_process import (
     MOST_PROGRAMS,
     InterpreterEndedError,
@@ -190,9 +190,9 @@ class ProgramRuns:
         finally:
             run.task = None
             self._rested.set()
-            self._rest()
+            self._end_soon()
 
-    def _program(self, key: str) -> tuple[CallState, ProgramState] | None:
+    def _find_program(self, key: str) -> tuple[CallState, ProgramState] | None:
         call = self._state.calls.get(key)
         if call is None or call.program is None or call.cut or self._state.stopping is not None:
             return None
@@ -200,7 +200,7 @@ class ProgramRuns:
 
     async def _step(self, key: str, run: _HeldProgram) -> None:
         """Give a program what is new, and pass on what it says."""
-        found = self._program(key)
+        found = self._find_program(key)
         if found is None:
             self._forget(key)
             if self._process is not None and run.is_open:
@@ -208,15 +208,15 @@ class ProgramRuns:
             return
         call, program = found
         try:
-            process = await self._started()
+            process = await self._ensure_process()
             if not run.is_open:
                 await self._make_room(process)
                 run.is_open = True
-                told = await self._opened(process, key, run, call, program)
+                told = await self._open_program(process, key, run, call, program)
                 if self._take(key, run, call, program, told):
                     return
             while run.given < len(program.answers) and self._runs.get(key) is run:
-                told = await process.ask(key, _next_answers(run, program))
+                told = await process.ask(key, _give_next_answers(run, program))
                 if self._take(key, run, call, program, told):
                     return
         except InterpreterEndedError as error:
@@ -227,18 +227,18 @@ class ProgramRuns:
     def _give(self, process: InterpreterProcess, key: str, run: _HeldProgram) -> None:
         """Give an open program its new answers, without a task of its own: this is the way of most calls."""
         run.is_wanted = False
-        found = self._program(key)
+        found = self._find_program(key)
         if found is None:
             self._forget(key)
             process.drop(key)
         elif run.given == len(found[1].answers):
-            self._rest()
+            self._end_soon()
         else:
-            process.send(key, _next_answers(run, found[1]), partial(self._heard, process, key, run))
+            process.send(key, _give_next_answers(run, found[1]), partial(self._take_said, process, key, run))
             run.is_asked = True
             self.asked += 1
 
-    def _heard(
+    def _take_said(
         self,
         process: InterpreterProcess,
         key: str,
@@ -264,7 +264,7 @@ class ProgramRuns:
         run: _HeldProgram,
         told: Mapping[str, Any] | InterpreterEndedError,
     ) -> None:
-        found = self._program(key)
+        found = self._find_program(key)
         if found is None:
             self._forget(key)
             process.drop(key)
@@ -288,7 +288,7 @@ class ProgramRuns:
         run.is_open = False
         run.is_wanted = True
 
-    async def _started(self) -> InterpreterProcess:
+    async def _ensure_process(self) -> InterpreterProcess:
         async with self._starting:
             if self._process is None or not self._process.is_running:
                 for run in self._runs.values():
@@ -298,13 +298,13 @@ class ProgramRuns:
                 self._process = process
             return self._process
 
-    async def _opened(
+    async def _open_program(
         self, process: InterpreterProcess, key: str, run: _HeldProgram, call: CallState, program: ProgramState
     ) -> Mapping[str, Any]:
         """Open a program as its snapshot has it, or from its text; return what it says."""
-        order = self._opening(call, program)
+        order = self._make_opening(call, program)
         snapshot = SNAPSHOTS.take(self._state.ids.call(key))
-        if snapshot is not None and snapshot.fits(found_interpreter().version, program.answers):
+        if snapshot is not None and snapshot.fits(find_interpreter().version, program.answers):
             run.given = snapshot.given
             told = await process.ask(key, {**order, "op": "restore", "kept": snapshot.to_order()})
             if "failed" not in told:
@@ -314,13 +314,13 @@ class ProgramRuns:
 
     async def _keep(self, process: InterpreterProcess, key: str, run: _HeldProgram) -> None:
         """Keep what the interpreter knows of a program that waits."""
-        found = self._program(key)
+        found = self._find_program(key)
         kept = await process.ask(key, {"op": "dump"})
         state = kept.get("state")
         if found is None or not isinstance(state, str) or self._runs.get(key) is not run:
             return
         digest = digest_of_answers(found[1].answers[: run.given])
-        version = found_interpreter().version
+        version = find_interpreter().version
         with suppress(ValueError):  # a state that makes no sense is not kept
             snapshot = ProgramSnapshot(version, run.given, digest, b64decode(state), dict(kept, state=""))
             SNAPSHOTS.put(self._state.ids.call(key), snapshot)
@@ -351,7 +351,7 @@ class ProgramRuns:
         else:
             del self._runs[key]
 
-    def _opening(self, call: CallState, program: ProgramState) -> dict[str, Any]:
+    def _make_opening(self, call: CallState, program: ProgramState) -> dict[str, Any]:
         arguments, source = call.final.arguments, program.source
         given = arguments.get("inputs") if source is None else {SAVED_INPUTS: dict(arguments)}
         return order_opening(
@@ -379,16 +379,16 @@ class ProgramRuns:
             return True
         is_over = "value" in told
         try:
-            calls = () if is_over else self._compared(program, told)
+            calls = () if is_over else self._select_new_calls(program, told)
             withdrawn = tuple(int(number) for number in told["withdrawn"])
             noted = int(told["noted"])
-            notes = _notes_in(told)[: max(0, MAX_PROGRAM_NOTES - noted)]
+            notes = _parse_notes(told)[: max(0, MAX_PROGRAM_NOTES - noted)]
             first = max(len(program.asked), int(told["first"]))
         except ExecutionError as error:
             self._end(key, call, error, "error")
             return True
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            self._end(key, call, _no_sense(error), "error")
+            self._end(key, call, _make_nonsense_error(error), "error")
             return True
         if calls or notes or withdrawn:
             said = stimuli.ProgramSaid(self._now_ms(), key, first, calls, noted, notes, withdrawn)
@@ -397,7 +397,7 @@ class ProgramRuns:
             self._complete(key, call, program, told["value"])
         return is_over
 
-    def _compared(self, program: ProgramState, told: Mapping[str, Any]) -> tuple[ProgramCall, ...]:
+    def _select_new_calls(self, program: ProgramState, told: Mapping[str, Any]) -> tuple[ProgramCall, ...]:
         """Return the calls that are new; those that the journal has must be the same ones.
 
         What the interpreter says is hostile: its process may have been taken over.
@@ -411,7 +411,7 @@ class ProgramRuns:
             tool = self._face.tools[name]
             arguments, timeout_s = dict(given.items()), None
             if name not in self._face.with_own_timeout:
-                timeout_s = timeout_in(arguments)
+                timeout_s = take_timeout(arguments)
             if number >= MAX_PROGRAM_CALLS:
                 raise ExecutionError(f"a program makes at most {MAX_PROGRAM_CALLS:,} calls")
             if number >= len(program.asked):
@@ -435,7 +435,7 @@ class ProgramRuns:
         is_shown = not (call.part_of or call.outside or self._state.spec.first_call is not None)
         details: JsonValue = {IS_TEXT: True} if is_text and not is_shown else None
         result = ToolResult(output=value, display=display, details=details)
-        message = result_message(
+        message = make_result_message(
             call.call.id,
             call.tool,
             result,
@@ -472,11 +472,13 @@ class ProgramRuns:
         self._forget(key)
         untrusted = call.program is not None and call.program.untrusted
         if untrusted:  # the program may have raised what it read
-            error.message = foreign(error.message, call.tool, self._max_chars // 2)
-        message = error_message(call.call.id, call.tool, error, self._now_ms(), max_chars=self._max_chars)
+            error.message = mark_foreign(error.message, call.tool, self._max_chars // 2)
+        message = make_error_message(
+            call.call.id, call.tool, error, self._now_ms(), max_chars=self._max_chars
+        )
         self._host.finish(ImmediateOutcome(key, outcome, message, untrusted=untrusted))
 
-    def _rest(self) -> None:
+    def _end_soon(self) -> None:
         """End the process soon, unless there is more to do."""
         loop = asyncio.get_running_loop()
         self._rested_s = loop.time()
@@ -507,7 +509,7 @@ class ProgramRuns:
             self._runs.clear()
 
 
-def timeout_in(arguments: dict[str, JsonValue]) -> float | None:
+def take_timeout(arguments: dict[str, JsonValue]) -> float | None:
     """Take the bound of a call's time out of its arguments, in seconds; None = it has none."""
     given = arguments.get(TIMEOUT)
     if isinstance(given, bool) or not isinstance(given, int | float):
@@ -516,11 +518,11 @@ def timeout_in(arguments: dict[str, JsonValue]) -> float | None:
     return min(max(float(given), 0.0), MAX_CALL_S)
 
 
-def _no_sense(error: Exception) -> ExecutionError:
-    return ExecutionError(f"the interpreter said something that makes no sense: {words_of(error)}")
+def _make_nonsense_error(error: Exception) -> ExecutionError:
+    return ExecutionError(f"the interpreter said something that makes no sense: {describe_error(error)}")
 
 
-def _notes_in(told: Mapping[str, Any]) -> tuple[ProgramNote, ...]:
+def _parse_notes(told: Mapping[str, Any]) -> tuple[ProgramNote, ...]:
     """Return what a program showed.
 
     Raises:
@@ -536,7 +538,7 @@ async def _raise(error: Exception) -> None:
     raise error
 
 
-def _next_answers(run: _HeldProgram, program: ProgramState) -> dict[str, Any]:
+def _give_next_answers(run: _HeldProgram, program: ProgramState) -> dict[str, Any]:
     """Return the order that gives a program its next answers, and count them as given."""
     some = program.answers[run.given : run.given + ANSWERS_AT_ONCE]
     run.given += len(some)
@@ -548,18 +550,18 @@ def _answer_of(fact: CallResolved) -> list[Any]:
     number = int(fact.key.rpartition("/")[2])
     text = fact.message.text
     if not fact.message.is_error:
-        return [number, {"return_value": _value_in(text) if fact.is_json else text}]
+        return [number, {"return_value": _parse_value(text) if fact.is_json else text}]
     name = _NAMES.get(fact.outcome, "ExecutionError")
     return [
         number,
         {
             "exc_type": _EXCEPTIONS.get(fact.outcome, "RuntimeError"),
-            "message": f"{name}: {words_in_error(text)}",
+            "message": f"{name}: {read_error_words(text)}",
         },
     ]
 
 
-def _value_in(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """Return a JSON text's value; the text itself if a hook or a bound has made another text of it."""
     try:
         return json.loads(text)

@@ -14,22 +14,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeGuard
 
-from sessiontree.contracts.errors import ExecutionError, words_of
+from sessiontree.contracts.errors import ExecutionError, describe_error
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.session_facts import CallIntended, CallResolved, HookFailed, SessionFact
 from sessiontree.contracts.facts.stimuli import CallFinished, CallPrepared, CallRejected, Stimulus
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.approvals import CheckedCall, RejectedCall
 from sessiontree.contracts.recorded.codec import pack_joined
-from sessiontree.contracts.recorded.programs import MAX_PROGRAM_DEPTH, STARTS_CHILDREN, depth_of
-from sessiontree.contracts.recorded.results import error_message
+from sessiontree.contracts.recorded.programs import MAX_PROGRAM_DEPTH, STARTS_CHILDREN, count_depth
+from sessiontree.contracts.recorded.results import make_error_message
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.journal.record import Packed
 from sessiontree.journal.replay import replay_session
 from sessiontree.programs.interpreter_process import InterpreterProcess
-from sessiontree.programs.signatures import face_of
+from sessiontree.programs.signatures import build_face
 from sessiontree.runtime.runner.approver_function import run_session_approver
 from sessiontree.runtime.runner.interceptors import Interceptor
 from sessiontree.runtime.runner.job_news import SessionJobNews
@@ -43,10 +43,10 @@ from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.state import CallState, SessionState
-from sessiontree.session.turns import standing
+from sessiontree.session.turns import keep_valid_instructions
 
 
-def preparation_stimulus(prepared: PreparedCall | RejectedCall | ImmediateOutcome, at_ms: int) -> Stimulus:
+def report_preparation(prepared: PreparedCall | RejectedCall | ImmediateOutcome, at_ms: int) -> Stimulus:
     """Return the stimulus that reports to a session how its call was prepared."""
     if isinstance(prepared, PreparedCall):
         return CallPrepared(at_ms, prepared.call, prepared.needs_approval)
@@ -79,10 +79,10 @@ def skipped(call: CallState, reason: str, at_ms: int) -> Stimulus:
     """Return the stimulus that reports to a session that its call was not begun, or that its program ends."""
     if call.program is not None:
         stopped = ExecutionError(f"the program was ended: {reason}; some of its calls may have run")
-        message = error_message(call.call.id, call.tool, stopped, at_ms)
+        message = make_error_message(call.call.id, call.tool, stopped, at_ms)
         return CallFinished(at_ms, call.key, "aborted", message)
     error = ExecutionError(f"skipped before it began: {reason}")
-    message = error_message(call.call.id, call.tool, error, at_ms)
+    message = make_error_message(call.call.id, call.tool, error, at_ms)
     return CallFinished(at_ms, call.key, "skipped", message)
 
 
@@ -91,7 +91,7 @@ def _is_report(stimulus: Stimulus) -> TypeGuard[stimuli.Incoming]:
     return type(stimulus) is stimuli.Incoming and stimulus.origin == "child"
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing."""
 
 
@@ -115,7 +115,7 @@ class RunnerState:
     """How long its facts are together."""
 
 
-def _rebuilt(adopt: Adopt) -> RunnerState:
+def _rebuild(adopt: Adopt) -> RunnerState:
     state = replay_session(adopt.spec, adopt.limits, adopt.facts, adopt.id_key)
     return RunnerState(state, 0, sum(map(len, adopt.facts)))
 
@@ -150,15 +150,15 @@ class SessionRunner:
         self._due: deque[tuple[str, Stimulus]] = deque()
         self._to_run: list[todo.ExecuteCall] = []
         self._prepared: dict[str, PreparedCall] = {}
-        self._running = RunningCalls(dispatcher, watch, self._abandoned, turns)
+        self._running = RunningCalls(dispatcher, watch, self._on_abandoned, turns)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._facts: list[Packed] = []
         self._out: list[HostInstruction] = []
-        kept = kept or _rebuilt(adopt)
+        kept = kept or _rebuild(adopt)
         self.state, self._chars, questioner.given = kept.state, kept.chars, kept.given
-        self.jobs = SessionJobNews(self.state, now_ms, self._job_news)
+        self.jobs = SessionJobNews(self.state, now_ms, self._queue_job_news)
         """Informed about the session's jobs; while one runs, the session is not idle."""
-        self.on_rest: Callable[[], None] = _nothing
+        self.on_rest: Callable[[], None] = _do_nothing
         """Called whenever the session may have become idle."""
         self._delegation = Delegation(dispatcher, now_ms, self._due, self._out, self.state.ids)
         self._programs: ProgramRuns | None = None
@@ -189,7 +189,7 @@ class SessionRunner:
         if adopt.recovered:
             # It comes first, so that work that the session begins from now on does not count as owed.
             self._inputs.append(("recovered", stimuli.Recovered(at_ms), False))
-        self._inputs.append(("adopted", questioner.adopted(at_ms), False))
+        self._inputs.append(("adopted", questioner.make_adopted(at_ms), False))
 
     def feed(self, causes: tuple[str, ...], given: tuple[Stimulus, ...]) -> None:
         """Queue stimuli; returns without waiting for their processing."""
@@ -207,7 +207,7 @@ class SessionRunner:
         if self._over:
             return
         if self._in_call:
-            self._guarded_pump()
+            self._pump_undriven()
         elif self._driver is None:
             self._driver = asyncio.create_task(self._drive())
 
@@ -293,13 +293,13 @@ class SessionRunner:
                 elif not self._inputs and not self._due:
                     break
                 if time.monotonic() - rested > YIELD_AFTER_S:
-                    await self._rest()
+                    await self._yield_to_loop()
                     rested = time.monotonic()
         except asyncio.CancelledError:
             if not self._over:
                 raise
         except Exception as error:  # noqa: BLE001 - a failure here ends only this session, with a typed outcome
-            self._crashed(error)
+            self._on_crashed(error)
         finally:
             if self._driver is me:
                 self._driver = None
@@ -319,17 +319,17 @@ class SessionRunner:
             return False
         self._in_call = False
         if outcome is not None:
-            self._finished(outcome)
+            self._on_finished(outcome)
         return True
 
-    async def _rest(self) -> None:
+    async def _yield_to_loop(self) -> None:
         """Report facts if there are many or the last report is old, then yield to the loop."""
         late = time.monotonic() - self._last_report > REPORT_AFTER_S
         if late or len(self._facts) >= FACTS_PER_REPORT:
             self._flush()
         await asyncio.sleep(0)
 
-    def _guarded_pump(self) -> None:
+    def _pump_undriven(self) -> None:
         """Pump outside the driver: while the driver waits in a call, or for a finished task."""
         try:
             self._pump()
@@ -339,7 +339,7 @@ class SessionRunner:
             if self._inputs or self._due:
                 asyncio.get_running_loop().call_soon(self.start)
         except Exception as error:  # noqa: BLE001 - a failure here ends only this session, with a typed outcome
-            self._crashed(error)
+            self._on_crashed(error)
         self._flush()
 
     def _pump(self) -> None:
@@ -390,7 +390,7 @@ class SessionRunner:
             case todo.ExecuteCall():
                 self._execute(instruction)
             case todo.AdvanceProgram():
-                self._program_runs().advance(instruction.key)
+                self._ensure_program_runs().advance(instruction.key)
             case todo.AbortCalls():
                 self._abort(instruction)
             case todo.TakeAnswer():
@@ -411,7 +411,7 @@ class SessionRunner:
         return None
 
     def _call_model(self, instruction: todo.CallModel) -> None:
-        if self._questioner.asked_here(self.state) is None:
+        if self._questioner.find_instant_model(self.state) is None:
             self._out.append(self._questioner.question(self.state))
         elif self._metered:
             self._metering = True
@@ -422,12 +422,12 @@ class SessionRunner:
     def _ask_instant(self, turn: int) -> None:
         answered = self._questioner.ask(self.state, self._now_ms)
         if self._interceptors and self._is_intercepted(answered):
-            self._do_beside(self._guarded(partial(self._admit_own, f"model:{turn}", answered)))
+            self._do_beside(self._guard(partial(self._admit_own, f"model:{turn}", answered)))
         else:
             self._due.append((f"model:{turn}", answered))
 
     def _is_intercepted(self, stimulus: Stimulus) -> bool:
-        return any(each.admits_later(stimulus) for each in self._interceptors)
+        return any(each.must_admit(stimulus) for each in self._interceptors)
 
     def _admit(self, causes: tuple[str, ...], given: tuple[Stimulus, ...]) -> None:
         """Queue stimuli that interceptors pass at once; one that they must admit delays all that follow it.
@@ -447,7 +447,7 @@ class SessionRunner:
             else:
                 self._inputs.append((cause, stimulus, True))
         if self._held and self._admission is None:
-            self._admission = self._do_beside(self._guarded(self._admit_held))
+            self._admission = self._do_beside(self._guard(self._admit_held))
 
     async def _admit_held(self) -> None:
         while self._held:
@@ -473,41 +473,41 @@ class SessionRunner:
             self._due.append((cause, stimulus))
             self.start()
 
-    def _program_runs(self) -> ProgramRuns:
+    def _ensure_program_runs(self) -> ProgramRuns:
         if self._programs is None:
             self._programs = ProgramRuns(
                 self.state,
-                face_of(
+                build_face(
                     {each.name: each.compiled.schema for each in self._dispatcher.callable_in_programs},
                     STARTS_CHILDREN,
                 ),
                 self._dispatcher.max_chars,
                 self._now_ms,
                 ProgramHost(
-                    self._queue, self._program_finished, self._begin_program, self._flush_if_undriven
+                    self._queue, self._on_program_finished, self._begin_program, self._flush_if_undriven
                 ),
             )
         return self._programs
 
-    def _program_finished(self, ended: ImmediateOutcome | RejectedCall) -> None:
+    def _on_program_finished(self, ended: ImmediateOutcome | RejectedCall) -> None:
         call = self.state.calls.get(ended.key)
         if self._over or call is None:
             return
         if isinstance(ended, RejectedCall):  # as any call that is not valid, it passes those that reword it
             asked = todo.PrepareCall(ended.key, call.call, asked_by=call.asked_by)
-            self._do_beside(self._guarded(partial(self._reword, asked, ended)))
+            self._do_beside(self._guard(partial(self._reword, asked, ended)))
         else:
-            self._finished(ended)
+            self._on_finished(ended)
             self.start()
 
     async def _reword(self, asked: todo.PrepareCall, checked: RejectedCall) -> None:
         told: PreparedCall | RejectedCall | ImmediateOutcome = checked
         for interceptor in self._interceptors:
             told = await interceptor.prepare(asked, told, self.state.taint)
-        self._queue(f"call:{asked.key}", preparation_stimulus(told, self._now_ms()))
+        self._queue(f"call:{asked.key}", report_preparation(told, self._now_ms()))
 
     def _begin_program(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        return self._do_beside(self._guarded(work))
+        return self._do_beside(self._guard(work))
 
     def leave_programs(self) -> tuple[InterpreterProcess | None, set[ProcessIdentity]]:
         """End the interpreters; return their process, and the processes that are ending."""
@@ -515,12 +515,12 @@ class SessionRunner:
             self._searches.close()
         return (None, set()) if self._programs is None else self._programs.close()
 
-    def _job_news(self, cause: str, news: Sequence[Stimulus]) -> None:
+    def _queue_job_news(self, cause: str, news: Sequence[Stimulus]) -> None:
         """Queue what has become of a job."""
         if self._over:
             return
         if self._is_intercepted(news[0]):
-            self._do_beside(self._guarded(partial(self._admit_own, cause, *news)))
+            self._do_beside(self._guard(partial(self._admit_own, cause, *news)))
         else:
             self._due.extend((cause, each) for each in news)
             self.start()
@@ -542,7 +542,7 @@ class SessionRunner:
             if given_up is not None and prepared.harmless and prepared.call.tool not in given_up:
                 self._execute(todo.ExecuteCall(self.state.ids.call(key), prepared.call))
                 return
-        self._due.append((f"call:{key}", preparation_stimulus(prepared, self._now_ms())))
+        self._due.append((f"call:{key}", report_preparation(prepared, self._now_ms())))
 
     def _prepare_later(self, instruction: todo.PrepareCall) -> None:
         """Let interceptors prepare a call, one call after the other and each once."""
@@ -551,12 +551,12 @@ class SessionRunner:
             return
         prepared = self._prepared.get(key)
         if prepared is not None:  # interceptors have prepared it; it was held back afterwards
-            self._due.append((f"call:{key}", preparation_stimulus(prepared, self._now_ms())))
+            self._due.append((f"call:{key}", report_preparation(prepared, self._now_ms())))
             return
         if self._readers:
             self._watch.began(key, instruction.call)
         self._preparing[key] = None
-        self._do_beside(self._guarded(partial(self._prepare_in_turn, instruction)))
+        self._do_beside(self._guard(partial(self._prepare_in_turn, instruction)))
 
     async def _prepare_in_turn(self, instruction: todo.PrepareCall) -> None:
         key = instruction.key
@@ -573,11 +573,11 @@ class SessionRunner:
         if self._preparing.pop(key, None) is None or self._over:
             return
         if isinstance(prepared, ImmediateOutcome):
-            self._finished(prepared)
+            self._on_finished(prepared)
             return
         if isinstance(prepared, PreparedCall):
             self._prepared[key] = prepared
-        self._due.append((f"call:{key}", preparation_stimulus(prepared, self._now_ms())))
+        self._due.append((f"call:{key}", report_preparation(prepared, self._now_ms())))
         self.start()
 
     def _execute(self, instruction: todo.ExecuteCall) -> None:
@@ -586,14 +586,14 @@ class SessionRunner:
             call = self.state.calls[key]
             refused = self._delegation.hand_over(instruction, self._prepared.pop(key, None), call)
             if refused is not None:
-                self._finished(refused)
+                self._on_finished(refused)
         elif instruction.call.tool in self._dispatcher.program_tools:
             self._prepared.pop(key, None)
             self._begin_call_of_program(key, instruction.call)
         elif instruction.call.tool in self._dispatcher.search_tools:
             self._prepared.pop(key, None)
             self._searches = self._searches or ToolSearches(self._dispatcher)
-            self._finished(self._searches.answer(self.state.calls[key], instruction.call, self._now_ms()))
+            self._on_finished(self._searches.answer(self.state.calls[key], instruction.call, self._now_ms()))
         elif self._running.claim(key):
             self._to_run.append(instruction)
 
@@ -601,7 +601,7 @@ class SessionRunner:
         """Begin a program: its own text, or that of a saved one, which is read here for the last time."""
         source = self._dispatcher.source_of(call.tool)
         began = stimuli.ProgramBegan(self._now_ms(), call, source)
-        if source is not None and depth_of(key) >= MAX_PROGRAM_DEPTH:
+        if source is not None and count_depth(key) >= MAX_PROGRAM_DEPTH:
             self._skip(key, f"saved programs call each other at most {MAX_PROGRAM_DEPTH} deep")
         else:
             self._due.append((f"call:{key}", began))
@@ -626,24 +626,24 @@ class SessionRunner:
 
     def _launch(self, execute: todo.ExecuteCall) -> None:
         make = partial(self._running.run_unless_skipped, execute, self._run)
-        self._do_beside(self._guarded(partial(self._finish, make)))
+        self._do_beside(self._guard(partial(self._finish, make)))
 
     def _take_answer(self, take: todo.TakeAnswer) -> None:
         call = self.state.calls[take.key]
         if self._interceptors:
             self._begun_s[take.key] = time.monotonic() - (self._now_ms() - call.asked_at_ms) / 1e3
-        make = self._delegation.making_of(take, call)
+        make = self._delegation.prepare_outcome(take, call)
         if make is not None:
-            self._do_beside(self._guarded(partial(self._finish, make)))
+            self._do_beside(self._guard(partial(self._finish, make)))
 
     def _do_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do work in a separate task; the session is not idle until it is done."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done_beside)
+        task.add_done_callback(self._on_done_beside)
         return task
 
-    def _done_beside(self, task: asyncio.Task[None]) -> None:
+    def _on_done_beside(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._flush_if_undriven()
 
@@ -656,16 +656,16 @@ class SessionRunner:
         """Whether work is done outside the machine and its driver."""
         return bool(self._tasks) or (self._programs is not None and self._programs.asked > 0)
 
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except Exception as error:  # noqa: BLE001 - a failure here ends only this session, with a typed outcome
-            self._crashed(error)
+            self._on_crashed(error)
 
     async def _finish(self, make: Callable[[], Awaitable[ImmediateOutcome | None]]) -> None:
         outcome = await make()
         if outcome is not None and not self._over:
-            self._finished(outcome)
+            self._on_finished(outcome)
             self.start()
 
     async def _run(
@@ -685,17 +685,17 @@ class SessionRunner:
         prepared.answered = execute.answered
         return await self._running.run(prepared, execute, task)
 
-    def _abandoned(self, running: Running, outcome: ImmediateOutcome) -> None:
+    def _on_abandoned(self, running: Running, outcome: ImmediateOutcome) -> None:
         """Continue the session without a call that ignored its cancellation."""
         if self._over:
             return
         if running.task is self._driver:
             self._driver = None
             self._in_call = False
-        self._finished(outcome)
+        self._on_finished(outcome)
         self.start()
 
-    def _finished(self, outcome: ImmediateOutcome) -> None:
+    def _on_finished(self, outcome: ImmediateOutcome) -> None:
         if outcome.wanted is not None:
             asked = self._delegation.ask_for(outcome.wanted, self.state, outcome.key)
             self._due.append((f"call:{outcome.key}", asked))
@@ -703,7 +703,7 @@ class SessionRunner:
             self._settling.add(outcome.key)
             begun_s = self._begun_s.pop(outcome.key, None)
             ran_s = 0.0 if begun_s is None else time.monotonic() - begun_s
-            self._do_beside(self._guarded(partial(self._settle, outcome, ran_s)))
+            self._do_beside(self._guard(partial(self._settle, outcome, ran_s)))
         else:
             self._conclude(outcome)
 
@@ -746,10 +746,10 @@ class SessionRunner:
             self._due.append((f"approver:{instruction.question.request_id}", answered))
             self.start()
 
-    def _crashed(self, error: Exception) -> None:
+    def _on_crashed(self, error: Exception) -> None:
         self._over = True
         self._running.cancel_all()
-        reason = words_of(error)
+        reason = describe_error(error)
         self._report(Outcome(self.session, self.epoch, self._told_taken, (), (), True, None, reason))
 
     def _flush_soon(self) -> None:
@@ -778,7 +778,7 @@ class SessionRunner:
             spent = usage - self._reported_usage
             self._reported_usage = usage
         self._chars += sum([len(fact.text) for fact in self._facts])
-        facts, out = tuple(self._facts), standing(self._out, self.state)
+        facts, out = tuple(self._facts), keep_valid_instructions(self._out, self.state)
         outcome = Outcome(
             self.session, self.epoch, self._taken, facts, out, idle, spent, None, self.jobs.shown
         )

@@ -21,7 +21,7 @@ from sessiontree.contracts.values.messages import (
     TextContent,
     ToolResultMessage,
     UserMessage,
-    shown,
+    hide_details,
 )
 from sessiontree.dispatch.images import PIXELS_PER_TOKEN
 
@@ -70,7 +70,7 @@ class ShownImages:
             self._take(at, transcript[at])
         self._seen = len(transcript)
 
-    def first_changed(self, base: int) -> int:
+    def find_first_changed(self, base: int) -> int:
         """Return the first of the first ``base`` messages that has changed since only these were there.
 
         It is ``base`` if none has.
@@ -84,10 +84,10 @@ class ShownImages:
 
     def view(self, at: int, message: Message) -> Message:
         """Return the message at a place as the model may see it."""
-        seen = shown(message)
+        seen = hide_details(message)
         omitted = self._omitted.get(at, 0)
         if omitted and isinstance(seen, UserMessage | ToolResultMessage):
-            return _without(seen, omitted)
+            return _omit_images(seen, omitted)
         return seen
 
     def _take(self, at: int, message: Message) -> None:
@@ -96,7 +96,7 @@ class ShownImages:
             return
         for block in message.content:
             if isinstance(block, ImageContent):
-                tokens = image_tokens(block)
+                tokens = estimate_image_tokens(block)
                 self._kept.append((at, tokens))
                 self._tokens += tokens
         if self._tokens <= self._most:
@@ -114,7 +114,7 @@ class ShownImages:
         self._changes.append((at, first))
 
 
-def _without(message: UserMessage | ToolResultMessage, omitted: int) -> Message:
+def _omit_images(message: UserMessage | ToolResultMessage, omitted: int) -> Message:
     content: list[TextContent | ImageContent] = []
     for block in message.content:
         if omitted and isinstance(block, ImageContent):
@@ -126,7 +126,7 @@ def _without(message: UserMessage | ToolResultMessage, omitted: int) -> Message:
 
 
 def _note(message: Message, image: ImageContent) -> str:
-    size = image_size(image)
+    size = read_image_size(image)
     pixels = "" if size is None else f" of {size[0]} x {size[1]} px"
     origin = (
         f"call {message.tool_name} again" if isinstance(message, ToolResultMessage) else "ask for it again"
@@ -134,13 +134,13 @@ def _note(message: Message, image: ImageContent) -> str:
     return f"[an image{pixels} was here; newer images need its room. To see it, {origin}]"
 
 
-def image_tokens(image: ImageContent) -> int:
+def estimate_image_tokens(image: ImageContent) -> int:
     """Return about how many tokens of a model's context an image uses."""
-    size = image_size(image)
+    size = read_image_size(image)
     return UNKNOWN_TOKENS if size is None else -(-size[0] * size[1] // PIXELS_PER_TOKEN)
 
 
-def image_size(image: ImageContent) -> tuple[int, int] | None:
+def read_image_size(image: ImageContent) -> tuple[int, int] | None:
     """Return width and height in pixels as the image's header says; None if it does not."""
     text = image.data[:HEADER_CHARS]
     try:
@@ -152,11 +152,11 @@ def image_size(image: ImageContent) -> tuple[int, int] | None:
     if data.startswith((b"GIF87a", b"GIF89a")) and len(data) >= 10:
         return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP" and len(data) >= 30:
-        return _webp_size(data)
-    return _jpeg_size(data) if data.startswith(b"\xff\xd8\xff") else None
+        return _read_webp_size(data)
+    return _read_jpeg_size(data) if data.startswith(b"\xff\xd8\xff") else None
 
 
-def _webp_size(data: bytes) -> tuple[int, int] | None:
+def _read_webp_size(data: bytes) -> tuple[int, int] | None:
     form = data[12:16]
     if form == b"VP8X":
         return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
@@ -169,7 +169,7 @@ def _webp_size(data: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+def _read_jpeg_size(data: bytes) -> tuple[int, int] | None:
     at = 2
     while at + 9 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]

@@ -29,7 +29,7 @@ from sessiontree.contracts.reports.events import (
     ToolExecutionRetry,
     ToolExecutionStart,
     ToolExecutionUpdate,
-    displayed,
+    encode_for_screen,
 )
 from sessiontree.contracts.settings.settings import ImageLimits
 from sessiontree.contracts.tools.agent import AgentConfig
@@ -46,7 +46,7 @@ from sessiontree.runtime.rights.session_rights import Facades
 from sessiontree.runtime.transport.progress import ProgressHub
 from sessiontree.sandbox import SessionTurns
 from sessiontree.session import instructions as todo
-from sessiontree.session.inputs import client_id_of
+from sessiontree.session.inputs import derive_client_id
 from sessiontree.session.instructions import ExecuteCall
 from sessiontree.session.state import CallState, SessionState
 
@@ -95,7 +95,7 @@ class CallWatch:
         self._session = session
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self.readers: Sequence[object] = hub.readers_of(tree_id)
+        self.readers: Sequence[object] = hub.get_readers(tree_id)
         """The tree's watchers; empty = nobody watches."""
         self.abandoned = 0
         """Calls that ignored their cancellation and may still run."""
@@ -205,7 +205,7 @@ class CallWatch:
                     self.began(fact.key, self._asked[fact.key])
                 self._begun.discard(fact.key)
                 message = fact.message
-                result = displayed(message)
+                result = encode_for_screen(message)
                 self._emit(
                     ToolExecutionEnd(message.tool_call_id, message.tool_name, result, message.is_error)
                 )
@@ -297,12 +297,12 @@ Abandoned = Callable[[Running, ImmediateOutcome], None]
 Run = Callable[[ExecuteCall, asyncio.Task[Any] | None], Awaitable[ImmediateOutcome | None]]
 
 
-def _runs_commands(prepared: PreparedCall) -> bool:
+def _can_run_commands(prepared: PreparedCall) -> bool:
     entry = prepared.entry
     return bool(entry.tool.command_in) or SHELL.name in entry.row.declared
 
 
-def _forgotten(running: Running, outcome: ImmediateOutcome) -> None:
+def _ignore_abandoned(running: Running, outcome: ImmediateOutcome) -> None:
     """Ignore an abandoned call: its session has left the host."""
 
 
@@ -372,17 +372,19 @@ class RunningCalls:
             self._timer = None
         for running in self._running.values():
             running.signals.cancelled = True
-        self._on_abandoned = _forgotten  # the session goes now, not with the next collection of garbage
+        self._on_abandoned = (
+            _ignore_abandoned  # the session goes now, not with the next collection of garbage
+        )
 
     async def run(
         self, prepared: PreparedCall, execute: ExecuteCall, task: asyncio.Task[Any] | None
     ) -> ImmediateOutcome | None:
         """Run one call in the current task, given if known; return None if it was abandoned meanwhile."""
         alone = prepared.entry.tool.sequential
-        turns = self._turns if _runs_commands(prepared) else None
+        turns = self._turns if _can_run_commands(prepared) else None
         inside = self._lock.enter_at_once(alone=alone)
         begins = inside and (turns is None or turns.enter_at_once())
-        signals = self._signals(prepared, 1) if begins else CallSignals(math.inf)
+        signals = self._make_signals(prepared, 1) if begins else CallSignals(math.inf)
         running = Running(prepared, signals, task or asyncio.current_task(), inside=inside)
         running.turns = turns if begins else None
         self._running[execute.call.key] = running
@@ -424,11 +426,11 @@ class RunningCalls:
         except asyncio.CancelledError:
             if not running.signals.cancelled:
                 raise
-            return self._dispatcher.skipped_outcome(running.prepared)
-        running.signals = self._signals(running.prepared, 1)
+            return self._dispatcher.make_skipped_outcome(running.prepared)
+        running.signals = self._make_signals(running.prepared, 1)
         return None
 
-    def _signals(self, prepared: PreparedCall, attempt: int) -> CallSignals:
+    def _make_signals(self, prepared: PreparedCall, attempt: int) -> CallSignals:
         """Return the signals of an attempt that begins now, and set the timer for its deadline."""
         signals = CallSignals(time.monotonic() + self._dispatcher.timeout_s(prepared), attempt=attempt)
         signals.on_update = signals.on_images = self._watch.progress_callback(prepared, signals)
@@ -455,9 +457,9 @@ class RunningCalls:
             except asyncio.CancelledError:
                 if not running.signals.cancelled:
                     raise
-                return self._dispatcher.interrupted_outcome(running.prepared, running.signals)
+                return self._dispatcher.make_interrupted_outcome(running.prepared, running.signals)
             number += 1
-            running.signals = self._signals(running.prepared, number)
+            running.signals = self._make_signals(running.prepared, number)
             outcome = await self._dispatcher.execute(
                 running.prepared, execute.call_id, execute.call.digest, running.signals
             )
@@ -475,7 +477,7 @@ class RunningCalls:
         running.signals.cancelled = True
         if running.give_up_at < math.inf or running.task is None:
             return
-        cleanup_s = self._dispatcher.cleanup_s if _runs_commands(running.prepared) else 0.0
+        cleanup_s = self._dispatcher.cleanup_s if _can_run_commands(running.prepared) else 0.0
         patience_s = ABANDON_AFTER_S + cleanup_s
         running.give_up_at = time.monotonic() + patience_s
         running.task.cancel()
@@ -504,7 +506,7 @@ class RunningCalls:
                 running.signals.over = True
                 self._leave(running)
                 self._on_abandoned(
-                    running, self._dispatcher.interrupted_outcome(running.prepared, running.signals)
+                    running, self._dispatcher.make_interrupted_outcome(running.prepared, running.signals)
                 )
             elif running.give_up_at < math.inf:
                 self._look_at(running.give_up_at)
@@ -566,7 +568,7 @@ class Delegation:
         at_ms = self._now_ms()
         to_person = wanted.tool in self._dispatcher.person_tools
         if to_person and not self._dispatcher.can_ask_person:
-            return self._dispatcher.nobody_to_ask(checked, call.call.id)
+            return self._dispatcher.make_unasked_outcome(checked, call.call.id)
         expires_at_ms = at_ms + int(self._dispatcher.timeout_s(checked) * 1000)
         client_id = self._ids.client(key)
         delegated = stimuli.CallHandedOver(at_ms, client_id, checked.call, expires_at_ms, to_person)
@@ -578,16 +580,16 @@ class Delegation:
         call, at_ms = state.calls[key], self._now_ms()
         expires_at_ms = at_ms + int(self._dispatcher.answer_s * 1000)
         return stimuli.CallHandedOver(
-            at_ms, client_id_of(state, call), call.final, expires_at_ms, to_person=True, input=wanted
+            at_ms, derive_client_id(state, call), call.final, expires_at_ms, to_person=True, input=wanted
         )
 
-    def making_of(self, take: todo.TakeAnswer, call: CallState) -> Making | None:
+    def prepare_outcome(self, take: todo.TakeAnswer, call: CallState) -> Making | None:
         """Return a function that makes an answer's outcome; None if the answer is refused and reported."""
         if take.key in self._taking:
             self._out.append(todo.SettleAnswer(take.answer_id, taken=False))
             return None
         try:
-            made = self._dispatcher.client_outcome(take.key, call.call.id, call.tool, take.answer)
+            made = self._dispatcher.make_client_outcome(take.key, call.call.id, call.tool, take.answer)
         except ToolError as error:
             field = error.field if isinstance(error, ValidationError) else None
             refused = todo.SettleAnswer(take.answer_id, taken=False, refusal=error.message, field=field)

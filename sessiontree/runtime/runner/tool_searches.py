@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 
-from sessiontree.contracts.errors import ExecutionError, words_of
+from sessiontree.contracts.errors import ExecutionError, describe_error
 from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.recorded.programs import DEFAULT_FOUND, STARTS_CHILDREN
-from sessiontree.contracts.recorded.results import ToolResult, error_message
+from sessiontree.contracts.recorded.results import ToolResult, make_error_message
 from sessiontree.dispatch.dispatcher import Dispatcher
-from sessiontree.dispatch.results import ImmediateOutcome, result_message
+from sessiontree.dispatch.results import ImmediateOutcome, make_result_message
 from sessiontree.programs.tool_index import HeldTool, ToolIndex
 from sessiontree.session.state import CallState
 
@@ -33,16 +33,18 @@ class ToolSearches:
         arguments, dispatcher = checked.arguments, self._dispatcher
         query, asked = str(arguments["query"]), arguments.get("limit")
         limit = asked if isinstance(asked, int) else DEFAULT_FOUND
-        withheld = dispatcher.withheld_from(call.asked_by)
+        withheld = dispatcher.find_withheld(call.asked_by)
         try:
-            tools, more = self._made().find(query, limit, withheld)
+            tools, more = self._make_index().find(query, limit, withheld)
         except sqlite3.Error as error:
-            failed = ExecutionError(f"the tools can't be searched here: {words_of(error)}")
+            failed = ExecutionError(f"the tools can't be searched here: {describe_error(error)}")
             return ImmediateOutcome(
-                call.key, "error", error_message(call.call.id, checked.tool, failed, at_ms)
+                call.key, "error", make_error_message(call.call.id, checked.tool, failed, at_ms)
             )
         result = ToolResult(output={"tools": [*tools], "more": more} if tools else NOTHING)
-        message = result_message(call.call.id, checked.tool, result, at_ms, max_chars=dispatcher.max_chars)
+        message = make_result_message(
+            call.call.id, checked.tool, result, at_ms, max_chars=dispatcher.max_chars
+        )
         return ImmediateOutcome(call.key, "ok", message)
 
     def close(self) -> None:
@@ -51,7 +53,7 @@ class ToolSearches:
         if index is not None:
             index.close()
 
-    def _made(self) -> ToolIndex:
+    def _make_index(self) -> ToolIndex:
         if self._index is None:
             found = self._dispatcher.callable_in_programs
             tools = [

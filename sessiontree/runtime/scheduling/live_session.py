@@ -15,13 +15,13 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.tools.agent import AgentConfig
-from sessiontree.runtime.rights.session_rights import journaled_policy
+from sessiontree.runtime.rights.session_rights import read_journaled_policy
 from sessiontree.runtime.timing.wait_times import WaitTimes
 from sessiontree.runtime.transport.frames import Adopt, Outcome
 from sessiontree.runtime.transport.link import HostLink
 from sessiontree.runtime.transport.supervisor_api import CallReply, CodeRaised, Reply
 from sessiontree.tree.rules.spawn import end_of_life_ms
-from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.budgets import compute_remaining
 from sessiontree.tree.state.protocol import TreeInstruction, TreeStimulus
 from sessiontree.tree.state.state import TreeState
 
@@ -145,11 +145,11 @@ class Controller(Protocol):
         """Return the machine's time."""
         ...
 
-    def agent_config(self, agent: str) -> AgentConfig:
+    def get_agent_config(self, agent: str) -> AgentConfig:
         """Return an agent's configuration, with the names of its models."""
         ...
 
-    def workspace_of(self, spec: SessionSpec) -> str:
+    def locate_workspace(self, spec: SessionSpec) -> str:
         """Return the path of a session's workspace."""
         ...
 
@@ -157,11 +157,11 @@ class Controller(Protocol):
         """Raise the error that ended the tree in this process, if any."""
         ...
 
-    async def caught_up(self) -> None:
+    async def wait_until_durable(self) -> None:
         """Wait until every fact so far is durable."""
         ...
 
-    def afterwards(self, action: Callable[[], None]) -> None:
+    def run_afterwards(self, action: Callable[[], None]) -> None:
         """Run an action once every fact so far is durable."""
         ...
 
@@ -173,7 +173,7 @@ class Controller(Protocol):
         """Have the tree machine decide; return its instructions once they are durable and carried out."""
         ...
 
-    def live_session_of(self, session: str) -> LiveSession:
+    def ensure_live_session(self, session: str) -> LiveSession:
         """Return the record of a live session; create it on first use."""
         ...
 
@@ -181,7 +181,7 @@ class Controller(Protocol):
         """Deliver a stimulus to a live session."""
         ...
 
-    def adoption(self, live: LiveSession) -> Adopt:
+    def build_adoption(self, live: LiveSession) -> Adopt:
         """Return the frame that makes a host embody a session."""
         ...
 
@@ -189,15 +189,15 @@ class Controller(Protocol):
         """Note that a host embodies a session."""
         ...
 
-    def session_leaving(self, session: str) -> None:
+    def on_session_leaving(self, session: str) -> None:
         """Note that a session starts to leave its host."""
         ...
 
-    def session_left(self, session: str, ended: int) -> None:
+    def on_session_left(self, session: str, ended: int) -> None:
         """Note that a session has left its host, and that ``ended`` of its processes were ended."""
         ...
 
-    async def all_left(self, session: str, besides: str = "") -> None:
+    async def wait_until_left(self, session: str, besides: str = "") -> None:
         """Wait for a limited time until a session and those below it have left; ``besides`` may stay."""
         ...
 
@@ -277,7 +277,7 @@ class LiveSession:
 NOT_EMBODIED = "none: on no host now"
 
 
-def session_report(controller: Controller, session: str) -> SessionReport:
+def build_session_report(controller: Controller, session: str) -> SessionReport:
     """Return the state of one session."""
     state = controller.state
     node = state.sessions[session]
@@ -289,20 +289,20 @@ def session_report(controller: Controller, session: str) -> SessionReport:
         kind=node.spec.kind,
         status=node.status,
         depth=node.spec.depth,
-        model=controller.agent_config(agent).model,
+        model=controller.get_agent_config(agent).model,
         turns=node.usage.turns,
         usage=node.usage,
         children=tuple(state.children.members(session)),
         pending_approvals=node.pending,
-        budget_left=remaining(state, session),
+        budget_left=compute_remaining(state, session),
         expires_at_ms=end_of_life_ms(state, session),
         confinement=NOT_EMBODIED if link is None else link.transport.level,
         approval_mode=controller.config.mode,
         system_tier=node.spec.system_tier,
         exec_security=node.spec.commands,
         taint=node.taint,
-        after_untrusted=journaled_policy(controller.config)[0].after_untrusted,
-        compaction_model=controller.agent_config(agent).compaction_model,
+        after_untrusted=read_journaled_policy(controller.config)[0].after_untrusted,
+        compaction_model=controller.get_agent_config(agent).compaction_model,
         jobs=() if link is None or live is None else live.jobs,
         delegates=node.spec.delegates,
     )

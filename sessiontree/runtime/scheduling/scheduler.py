@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.facts.stimuli import ApprovalAnswered
 from sessiontree.contracts.handles.runtime_control import PoolStatus, RestartReport
 from sessiontree.contracts.kinds import SessionKind
@@ -48,7 +48,7 @@ class PoolSize:
     """How many sessions may wait at a host for their turn."""
 
 
-def busy_time() -> int:
+def measure_busy_time() -> int:
     """Return how long this thread has run, or could have run and waited for a core, in nanoseconds.
 
     Source: /proc/thread-self/schedstat; where the kernel does not keep it, the time that the thread has run.
@@ -80,7 +80,7 @@ class Pool:
     growing: asyncio.TimerHandle | None = None
     """Fires when one more host is due for the sessions that wait."""
     busy_ns: int = 0
-    """What :func:`busy_time` was when the timer was set."""
+    """What :func:`measure_busy_time` was when the timer was set."""
     placed_at: float = 0.0
     """When a session was placed last, by the clock of the event loop."""
 
@@ -146,7 +146,7 @@ class Scheduler:
             if link is not None:
                 pool.free.append(link)
 
-    def pool_rows(self) -> tuple[PoolStatus, ...]:
+    def list_pools(self) -> tuple[PoolStatus, ...]:
         """Return the state of each pool."""
         return tuple(
             PoolStatus(
@@ -254,14 +254,14 @@ class Scheduler:
             self._put_free(pool, link)
         self._match(pool)
 
-    def freed(self, link: HostLink) -> None:
+    def on_freed(self, link: HostLink) -> None:
         """Note that a host is ready, or has let go of a session that had to leave at once."""
         pool = self._pools[link.pool]
         if link in pool.starting:
             pool.starting.discard(link)
             pool.false_starts = 0
         if link.leases:
-            self._begins(link)
+            self._note_begin(link)
             return  # it was started for this session alone
         self._put_free(pool, link)
         self._match(pool)
@@ -283,14 +283,14 @@ class Scheduler:
     def _was_let_go(self, link: HostLink, live: LiveSession, left: LetGo) -> None:
         """Note that a host let a session go by itself; what it had not taken is sent to its next host."""
         pool = self._pool(live)
-        live.controller.session_leaving(live.session)
+        live.controller.on_session_leaving(live.session)
         pool.restful.pop(live, None)
         self._leave(link, live)
         live.kept = (link, live.epoch) if left.kept else None
         if live.prompt_owed or any(_is_intended(each) for each in live.sent):
             live.recovered = True
         self._keep_inputs(live)
-        live.controller.session_left(live.session, left.ended)
+        live.controller.on_session_left(live.session, left.ended)
         if not link.leases:
             self._put_free(pool, link)
         if live.waiting or live.recovered or not left.has_begun:
@@ -307,7 +307,7 @@ class Scheduler:
             self._count_false_start(pool, lost)
         lives = [live for live in link.leases.values() if isinstance(live, LiveSession)]
         for live in lives:
-            live.controller.session_leaving(live.session)
+            live.controller.on_session_leaving(live.session)
             self._grants.revoke(live)
             live.link = None
             self._keep_inputs(live)
@@ -377,7 +377,7 @@ class Scheduler:
             self._grants.revoke(live)
             if link is not None and not link.leases:
                 self._end(pool, link)
-            live.controller.on_crash(live, f"can't be embodied: {words_of(error)}")
+            live.controller.on_crash(live, f"can't be embodied: {describe_error(error)}")
         return True
 
     def _put_free(self, pool: Pool, link: HostLink) -> None:
@@ -411,7 +411,7 @@ class Scheduler:
                 self._end(pool, link)
         link = self._find_queue(pool, live, keeper)
         if link is None and pool.shared < pool.size.most and not pool.starting and pool.growing is None:
-            pool.busy_ns = busy_time()
+            pool.busy_ns = measure_busy_time()
             pool.growing = asyncio.get_running_loop().call_later(GROW_AFTER_S, self._grow, pool)
         return link
 
@@ -475,7 +475,7 @@ class Scheduler:
         )
         if pool.shared - held >= pool.size.usual:
             return False
-        is_busy = busy_time() - pool.busy_ns > BUSY * GROW_AFTER_S * 1e9
+        is_busy = measure_busy_time() - pool.busy_ns > BUSY * GROW_AFTER_S * 1e9
         return not is_busy or now - pool.placed_at > STANDSTILL_S
 
     def _start(self, pool: Pool) -> HostLink | None:
@@ -510,14 +510,14 @@ class Scheduler:
             self.want(live)
 
     @staticmethod
-    def session_left(live: object, ended: int) -> None:
+    def on_session_left(live: object, ended: int) -> None:
         """Note that a session has left a host, where ``ended`` of its processes were ended."""
         if isinstance(live, LiveSession):
-            live.controller.session_left(live.session, ended)
+            live.controller.on_session_left(live.session, ended)
 
     def _let_go(self, link: HostLink, live: LiveSession, frame: Release | Kill) -> None:
         link.let_go(live, frame)
-        live.controller.session_leaving(live.session)
+        live.controller.on_session_leaving(live.session)
         self._leave(link, live)
 
     def _leave(self, link: HostLink, live: LiveSession) -> None:
@@ -527,9 +527,9 @@ class Scheduler:
         del link.leases[live.epoch]
         live.link = None
         live.idle = True
-        live.controller.waits.stirred(live.session)
+        live.controller.waits.on_stirred(live.session)
         if was_running and link.leases:
-            self._begins(link)
+            self._note_begin(link)
 
     @staticmethod
     def _keep_inputs(live: LiveSession) -> None:
@@ -547,11 +547,11 @@ class Scheduler:
         if not keeps:
             live.kept = None
         self._grants.issue(live, live.kind)
-        adopt = live.controller.adoption(live)
+        adopt = live.controller.build_adoption(live)
         if live.recovered and live.answers:
             live.requeue_answers()
         live.idle = False
-        live.controller.waits.stirred(live.session)
+        live.controller.waits.on_stirred(live.session)
         live.repeats, live.recovered = live.recovered, False
         live.prompt_owed = False
         live.link = link
@@ -559,12 +559,12 @@ class Scheduler:
         self._pool(live).placed_at = asyncio.get_running_loop().time()
         link.send(adopt)
         if len(link.leases) == 1:
-            self._begins(link)
+            self._note_begin(link)
         elif link.looking is None:
             link.looking = asyncio.get_running_loop().call_later(self.take_back_s, self._look, link)
         self._send_waiting(live)
 
-    def _begins(self, link: HostLink) -> None:
+    def _note_begin(self, link: HostLink) -> None:
         """Note that the first session at a host begins, as far as is known here."""
         live = link.running
         assert isinstance(live, LiveSession)  # noqa: S101 - asked by the callers
@@ -581,7 +581,7 @@ class Scheduler:
         assert link is not None  # noqa: S101 - asked by the callers
         self._pool(live).restful.pop(live, None)
         live.idle = False
-        live.controller.waits.stirred(live.session)
+        live.controller.waits.on_stirred(live.session)
         inputs = tuple(live.waiting)
         live.waiting.clear()
         live.sent.extend(inputs)

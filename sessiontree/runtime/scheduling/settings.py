@@ -23,7 +23,7 @@ BRANCHING: Final = "branching"
 """Pool of hosts for Branches, if these have a placement of their own."""
 
 
-def pool_of(placements: Placements | None) -> dict[SessionKind, str]:
+def assign_pools(placements: Placements | None) -> dict[SessionKind, str]:
     """Return the pool whose hosts run the sessions of each kind."""
     is_placed = placements is not None and placements.branch is not None
     return {
@@ -37,15 +37,15 @@ def placed_pools(placements: Placements | None) -> dict[str, Placement]:
     """Return the pools whose hosts may run on other nodes, with what is asked of these."""
     if placements is None:
         return {}
-    pools = pool_of(placements)
-    return {pools[kind]: placement for kind, placement in placements.by_kind().items()}
+    pools = assign_pools(placements)
+    return {pools[kind]: placement for kind, placement in placements.group_by_kind().items()}
 
 
 COPIES: Final = "workspaces"
 """Name of the directory of workspaces that children have of their own, in that of the journal."""
 
 
-def hidden_places(state_dir: Path, memory: MemorySettings) -> tuple[Path, ...]:
+def list_hidden_places(state_dir: Path, memory: MemorySettings) -> tuple[Path, ...]:
     """Return the places hidden from tools and Workers: the state directory, and memory's if elsewhere."""
     directory = memory.directory_in(state_dir)
     if directory is None or directory.is_relative_to(state_dir):
@@ -53,11 +53,11 @@ def hidden_places(state_dir: Path, memory: MemorySettings) -> tuple[Path, ...]:
     return (state_dir, directory)
 
 
-def private_places(state_dir: Path, memory: MemorySettings) -> tuple[Path, ...]:
+def list_private_places(state_dir: Path, memory: MemorySettings) -> tuple[Path, ...]:
     """Return the places that no copy of a workspace may hold: hidden ones, and the owner's folders."""
     owners = (user_config_path, user_state_path)
     return (
-        *hidden_places(state_dir, memory),
+        *list_hidden_places(state_dir, memory),
         *(folder("sessiontree", appauthor=False) for folder in owners),
     )
 

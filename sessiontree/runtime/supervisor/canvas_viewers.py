@@ -16,7 +16,7 @@ from typing import Final
 from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.recorded.canvas import MAX_ACTION_CHARS, MAX_ANSWER_CHARS, CanvasQuestion
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
-from sessiontree.contracts.values.untrusted import wrapped
+from sessiontree.contracts.values.untrusted import wrap_untrusted
 
 PRESENT_S: Final = 5.0
 """How long a frame counts as present after it asked last: longer than it takes to ask again."""
@@ -98,7 +98,7 @@ class CanvasViewers:
             if question in canvas.waiting:
                 canvas.waiting.remove(question)
 
-    async def next_question(
+    async def await_question(
         self, tree_id: str, session: str, viewer: str, wait_s: float
     ) -> CanvasQuestion | None:
         """Wait for a question to a frame; the frame that waits counts as present.
@@ -152,7 +152,7 @@ class CanvasViewers:
             del self._canvases[key]
 
 
-def action_text(session: str, action: Mapping[str, JsonValue]) -> str:
+def format_action(session: str, action: Mapping[str, JsonValue]) -> str:
     """Return what a session reads of an action on its canvas: JSON, marked as text from outside.
 
     Raises:
@@ -164,4 +164,4 @@ def action_text(session: str, action: Mapping[str, JsonValue]) -> str:
         raise ConfigError(f"action: it has no JSON form: {error}") from error
     if len(text) > MAX_ACTION_CHARS:
         raise ConfigError(f"action: at most {MAX_ACTION_CHARS:,} characters")
-    return f"{ACTION_HEAD}\n{wrapped(text, kind='canvas action', source=f'canvas of {session}')}"
+    return f"{ACTION_HEAD}\n{wrap_untrusted(text, kind='canvas action', source=f'canvas of {session}')}"

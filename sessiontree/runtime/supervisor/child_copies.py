@@ -26,10 +26,10 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
 from sessiontree.contracts.facts.tree_facts import ChangesKept, ChangesSettled
 from sessiontree.contracts.recorded.child_workspaces import ChangesState, ChildChanges, WorkspaceCopy
-from sessiontree.contracts.tools.thread_calls import claim_in_thread, in_thread
+from sessiontree.contracts.tools.thread_calls import claim_in_thread, run_in_thread
 from sessiontree.runtime.scheduling.live_session import Controller
 from sessiontree.runtime.scheduling.settings import COPIES
-from sessiontree.tree.rules.child_changes import copies_in_use, unfinished_copies
+from sessiontree.tree.rules.child_changes import find_copies_in_use, find_unfinished_copies
 from sessiontree.tree.state.protocol import ChangesFound, SettleAsked, SpawnAsked
 from sessiontree.workspace.own_copy import OwnCopy
 
@@ -49,7 +49,7 @@ class ChildCopies:
         """By tree and session, copies of ended sessions that are taken in now."""
         self._removing: set[asyncio.Task[None]] = set()
 
-    def workspace_of(self, config: TreeConfig, spec: SessionSpec) -> str:
+    def locate_workspace(self, config: TreeConfig, spec: SessionSpec) -> str:
         """Return the absolute path of a session's workspace."""
         if not spec.workspace:
             return config.workspace
@@ -65,7 +65,7 @@ class ChildCopies:
             SpawnRefused: its parent's workspace holds too much, or can't be read.
         """
         config = controller.config
-        source = Path(self.workspace_of(config, controller.state.sessions[asked.parent].spec))
+        source = Path(self.locate_workspace(config, controller.state.sessions[asked.parent].spec))
         copy = self._copy(config.tree_id, secrets.token_hex(16))
         try:
             return await claim_in_thread(lambda: copy.make(source, self._hidden), lambda _: copy.remove())
@@ -77,16 +77,16 @@ class ChildCopies:
         """Remove a copy, unless it became that of a session; None = nothing was spawned."""
         node = None if session is None else controller.state.sessions.get(session)
         if node is None or node.spec.copy != copy:
-            await in_thread(self._copy(controller.config.tree_id, copy.name).remove)
+            await run_in_thread(self._copy(controller.config.tree_id, copy.name).remove)
 
-    def session_over(self, controller: Controller, session: str) -> None:
+    def on_session_over(self, controller: Controller, session: str) -> None:
         """Take in the copy of an ended session, if it has one, once its commands have ended."""
         spec = controller.state.sessions[session].spec
         key = (controller.config.tree_id, session)
         if spec.copy is None or key in self._finishing or session in controller.state.changes:
             return
         mark = f"{session}/workspace"  # whoever waits until the session has left waits for this, too
-        controller.session_leaving(mark)
+        controller.on_session_leaving(mark)
         finishing = asyncio.create_task(self._finish(controller, spec, spec.copy, mark))
         self._finishing[key] = finishing
         finishing.add_done_callback(lambda _: self._finishing.pop(key, None))
@@ -95,34 +95,34 @@ class ChildCopies:
         self, controller: Controller, spec: SessionSpec, made: WorkspaceCopy, mark: str
     ) -> None:
         try:
-            await controller.all_left(spec.session_id, besides=mark)
+            await controller.wait_until_left(spec.session_id, besides=mark)
             if controller.failure is not None:
                 return  # the tree was closed; the copy is taken in when it is taken up again
             copy = self._copy(controller.config.tree_id, made.name)
             parent = controller.state.sessions[spec.parent or ""].spec
-            source = Path(self.workspace_of(controller.config, parent))
-            remains = await in_thread(copy.finish, source, made.commit)
+            source = Path(self.locate_workspace(controller.config, parent))
+            remains = await run_in_thread(copy.finish, source, made.commit)
             digest = hashlib.sha256(remains.patch).hexdigest() if remains.patch else ""
             kept = ChangesKept(spec.session_id, remains.files, digest, len(remains.patch), remains.lost)
             with suppress(SessionTreeError):  # closed meanwhile, as above
                 await controller.settle(ChangesFound(controller.now_ms(), kept), f"changes:{made.name}")
                 if not remains.lost:
-                    await in_thread(copy.clear)
+                    await run_in_thread(copy.clear)
         finally:
-            controller.session_left(mark, 0)
+            controller.on_session_left(mark, 0)
 
     def resumed(self, controller: Controller) -> None:
         """Take in what a lost supervisor had not, and remove copies of spawns that never were."""
-        for spec in unfinished_copies(controller.state):
-            self.session_over(controller, spec.session_id)
+        for spec in find_unfinished_copies(controller.state):
+            self.on_session_over(controller, spec.session_id)
         tree_id = controller.config.tree_id
-        used = copies_in_use(controller.state)
+        used = find_copies_in_use(controller.state)
         try:
             unused = [each for each in (self._folder / tree_id).iterdir() if each.name not in used]
         except OSError:  # it never had one
             return
         for place in unused:
-            removing = asyncio.create_task(in_thread(OwnCopy(place).remove))
+            removing = asyncio.create_task(run_in_thread(OwnCopy(place).remove))
             self._removing.add(removing)
             removing.add_done_callback(self._removing.discard)
 
@@ -146,10 +146,10 @@ class ChildCopies:
             specs = [each.spec for _, each in controller.state.sessions.items()]
             own = [each for each in specs if each.parent == parent and each.copy is not None]
             for each in own:
-                await self._finished(controller, each)
-            return tuple(_row(controller, each) for each in own)
-        spec, _ = await self._ended(controller, parent, target)
-        return (_row(controller, spec),)
+                await self._wait_until_finished(controller, each)
+            return tuple(_build_row(controller, each) for each in own)
+        spec, _ = await self._wait_until_ended(controller, parent, target)
+        return (_build_row(controller, spec),)
 
     async def content(self, controller: Controller, parent: str, target: str, path: str | None) -> bytes:
         """Return the last content of a file that a child changed, or its patch (None).
@@ -157,7 +157,7 @@ class ChildCopies:
         Raises:
             SessionNotFound, ExecutionError: as :meth:`changes`; or what was kept is gone.
         """
-        spec, made = await self._ended(controller, parent, target)
+        spec, made = await self._wait_until_ended(controller, parent, target)
         kept = controller.state.changes.get(spec.session_id)
         if kept is None:
             raise ExecutionError(f"{spec.session_id} has not ended; its changes can be read once it has")
@@ -165,12 +165,12 @@ class ChildCopies:
             raise ExecutionError(f"the changes of {spec.session_id} could not be kept: {kept.lost}")
         copy = self._copy(controller.config.tree_id, made.name)
         if path is not None:
-            return await in_thread(copy.content, kept.files, path)
+            return await run_in_thread(copy.content, kept.files, path)
         if not kept.digest:
             raise ExecutionError(
                 f"there is no patch of {spec.session_id}: git is missing, or it was too long"
             )
-        patch = await in_thread(copy.patch)
+        patch = await run_in_thread(copy.patch)
         if hashlib.sha256(patch).hexdigest() != kept.digest:
             raise ExecutionError(f"the patch of {spec.session_id} is damaged")
         return patch
@@ -183,7 +183,7 @@ class ChildCopies:
         Raises:
             SessionNotFound, ExecutionError: as :meth:`changes`; or they were settled otherwise before.
         """
-        spec, made = await self._ended(controller, parent, target)
+        spec, made = await self._wait_until_ended(controller, parent, target)
         session = spec.session_id
         if session not in controller.state.changes:
             raise ExecutionError(f"{session} has not ended; its changes can be {state} once it has")
@@ -195,27 +195,27 @@ class ChildCopies:
         if settled != state:
             raise ExecutionError(f"the changes of {session} were {settled} before")
         if state == "discarded":
-            await in_thread(self._copy(controller.config.tree_id, made.name).remove)
+            await run_in_thread(self._copy(controller.config.tree_id, made.name).remove)
 
-    async def _ended(
+    async def _wait_until_ended(
         self, controller: Controller, parent: str, target: str
     ) -> tuple[SessionSpec, WorkspaceCopy]:
-        spec = _child(controller, parent, target)
+        spec = _find_child(controller, parent, target)
         if spec.copy is None:
             raise ExecutionError(
                 f"{spec.session_id} has no workspace of its own: it works in that of its parent"
             )
-        await self._finished(controller, spec)
+        await self._wait_until_finished(controller, spec)
         return spec, spec.copy
 
-    async def _finished(self, controller: Controller, spec: SessionSpec) -> None:
+    async def _wait_until_finished(self, controller: Controller, spec: SessionSpec) -> None:
         """Wait until the copy of a session that has ended is taken in."""
         finishing = self._finishing.get((controller.config.tree_id, spec.session_id))
         if finishing is not None:
             await asyncio.shield(finishing)
 
 
-def _child(controller: Controller, parent: str, target: str) -> SessionSpec:
+def _find_child(controller: Controller, parent: str, target: str) -> SessionSpec:
     sessions = controller.state.sessions
     node = sessions.get(target) or sessions.get(controller.state.labels.get((parent, target)) or "")
     if node is None or node.spec.parent != parent:
@@ -223,7 +223,7 @@ def _child(controller: Controller, parent: str, target: str) -> SessionSpec:
     return node.spec
 
 
-def _row(controller: Controller, spec: SessionSpec) -> ChildChanges:
+def _build_row(controller: Controller, spec: SessionSpec) -> ChildChanges:
     kept = controller.state.changes.get(spec.session_id)
     taint = controller.state.sessions[spec.session_id].taint
     commit = "" if spec.copy is None else spec.copy.commit

@@ -46,7 +46,7 @@ class Containers:
     """
 
     def __init__(self, journal_dir: Path) -> None:
-        self._label = journal_label(journal_dir)
+        self._label = make_journal_label(journal_dir)
         self._starting: dict[_Place, asyncio.Task[Container]] = {}
         self._swept: dict[tuple[str, str], asyncio.Task[int]] = {}
         """By engine, the removal of what an earlier supervisor left."""
@@ -64,14 +64,14 @@ class Containers:
             ConfinementUnavailable: it ended since it was asked for last; the next call starts another one.
             PermissionDenied: the session may run only programs that are known to be harmless.
         """
-        spec, access = self._spec_of(live)
+        spec, access = self._require_spec(live)
         controller = live.controller
         row = controller.state.sessions[live.session].spec
         session = live.session if spec.scope == "session" or row.workspace else ""
         place = _Place(controller.config.tree_id, session, f"{access} {spec.model_dump_json()}")
         starting = self._starting.get(place)
         if starting is None:
-            workspace = Path(controller.workspace_of(row))
+            workspace = Path(controller.locate_workspace(row))
             starting = asyncio.create_task(self._start(place, spec, workspace, access, tuple(protected)))
             self._starting[place] = starting
         try:
@@ -89,10 +89,10 @@ class Containers:
             )
         return container.name
 
-    def _spec_of(self, live: LiveSession) -> tuple[SandboxSpec, WorkspaceAccess]:
+    def _require_spec(self, live: LiveSession) -> tuple[SandboxSpec, WorkspaceAccess]:
         controller = live.controller
         row = controller.state.sessions[live.session].spec
-        spec = controller.agent_config(row.agent).sandbox
+        spec = controller.get_agent_config(row.agent).sandbox
         if spec is None:
             raise ConfinementUnavailable(
                 f"agent {row.agent!r} has no container", "give it AgentSpec(sandbox=SandboxSpec(…))"
@@ -124,7 +124,7 @@ class Containers:
             spec,
             f"sessiontree-{place.tree_id}-{secrets.token_hex(4)}",
             {LABEL: self._label, TREE_LABEL: place.tree_id},
-            () if spec.files == "copy" else _mounts(spec, workspace, access, protected),
+            () if spec.files == "copy" else _list_mounts(spec, workspace, access, protected),
         )
         await container.start()
         return container
@@ -140,7 +140,7 @@ class Containers:
             self._swept.pop(engine, None)
             raise
 
-    def session_over(self, controller: Controller, session: str) -> None:
+    def on_session_over(self, controller: Controller, session: str) -> None:
         """End the containers of a session that has ended, and those of the tree with its Main.
 
         Each is counted among the processes that were ended when the session left.
@@ -148,10 +148,10 @@ class Containers:
         tree_id = controller.config.tree_id
         for place in [each for each in self._starting if each.tree_id == tree_id]:
             if place.session == session or session == MAIN:
-                controller.session_leaving(session)
+                controller.on_session_leaving(session)
                 self._end_later(place, controller, session)
 
-    def tree_closed(self, tree_id: str) -> None:
+    def on_tree_closed(self, tree_id: str) -> None:
         """End the containers of a tree that is not open here any more."""
         for place in [each for each in self._starting if each.tree_id == tree_id]:
             self._end_later(place, None, "")
@@ -177,15 +177,15 @@ class Containers:
             ended = 0 if container.lost else 1
             await container.close()
         if controller is not None:
-            controller.session_left(session, ended)
+            controller.on_session_left(session, ended)
 
 
-def journal_label(journal_dir: Path) -> str:
+def make_journal_label(journal_dir: Path) -> str:
     """Return what the label of a journal's containers says: it names the directory, and does not show it."""
     return hashlib.sha256(os.fsencode(journal_dir.resolve())).hexdigest()[:LABEL_CHARS]
 
 
-def _mounts(
+def _list_mounts(
     spec: SandboxSpec, workspace: Path, access: WorkspaceAccess, protected: Sequence[str]
 ) -> list[tuple[str, str, str]]:
     """Return the workspace as a container mounts it, and its protected places over it.

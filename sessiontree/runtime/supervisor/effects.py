@@ -35,9 +35,9 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.gateway.model_gateway import Gateway
-from sessiontree.runtime.gateway.question_budget import QuestionBudget, price_of
-from sessiontree.runtime.memory.memory_api import MemoryPort, ended_tree
-from sessiontree.runtime.rights.precedents import precedent_in
+from sessiontree.runtime.gateway.question_budget import QuestionBudget, find_price
+from sessiontree.runtime.memory.memory_api import MemoryPort, make_end_notice
+from sessiontree.runtime.rights.precedents import find_precedent
 from sessiontree.runtime.scheduling.live_session import Controller, LiveSession
 from sessiontree.runtime.scheduling.scheduler import Scheduler
 from sessiontree.runtime.supervisor.child_copies import ChildCopies
@@ -68,13 +68,13 @@ def from_session(live: LiveSession, event: TreeEvent, at_ms: int) -> FromSession
                     live.asked = {}
                 live.asked[request_id] = call
             spec = live.controller.state.sessions[live.session].spec
-            precedent = precedent_in(live.controller.config, call, live.controller.workspace_of(spec))
+            precedent = find_precedent(live.controller.config, call, live.controller.locate_workspace(spec))
             return FromSession(at_ms, live.session, event, precedent=precedent)
         case _:
             return FromSession(at_ms, live.session, event)
 
 
-def intended_with(
+def collect_intents(
     instructions: Sequence[TreeInstruction], live_sessions: Mapping[str, LiveSession], cause: str
 ) -> tuple[list[TreeInstruction], list[tuple[LiveSession, Packed]]]:
     """Return the instructions, with approvals marked whose intents are committed too, and these intents."""
@@ -236,9 +236,9 @@ class EffectRunner:
 
     def _begin(self, session: str) -> None:
         if self._controller.failure is None:
-            self._around.scheduler.want(self._controller.live_session_of(session))
+            self._around.scheduler.want(self._controller.ensure_live_session(session))
 
-    def for_session(self, live: LiveSession, instruction: Any) -> None:
+    def run_for_session(self, live: LiveSession, instruction: Any) -> None:
         """Carry out an instruction of a session."""
         match instruction:
             case session_todo.AwaitCommit():
@@ -267,7 +267,7 @@ class EffectRunner:
                     f"a host reported {type(instruction).__name__}, which is its own to carry out"
                 )
 
-    def for_tree(self, instruction: tree_todo.TreeInstruction) -> None:
+    def run_for_tree(self, instruction: tree_todo.TreeInstruction) -> None:
         """Carry out an instruction of the tree machine; the caller of the stimulus handles the rest."""
         match instruction:
             case tree_todo.Deliver():
@@ -291,7 +291,7 @@ class EffectRunner:
         config = self._around.agents[spec.agent]
         asked = AwaitedReply(self, live, question.turn, question.settings.on_length or "fail", spec.agent)
         self.stop_waiting(session)
-        if price_of(question, config) is None:
+        if find_price(question, config) is None:
             self._send_question(asked, question)
             return
         self._budget.ask(session, question, config, partial(self._send_question, asked), asked.failed)
@@ -300,7 +300,7 @@ class EffectRunner:
         """Deliver a model's reply to its session."""
         session = asked.live.session
         if session in self._budget.sizes:
-            self._budget.replied(session, message.usage)
+            self._budget.on_replied(session, message.usage)
         context_tokens = self._around.agents[asked.agent].context_tokens
         at_ms = self._controller.now_ms()
         self._settle(asked, ModelAnswered(at_ms, asked.turn, message, asked.on_length, context_tokens))
@@ -360,7 +360,7 @@ class EffectRunner:
             if not live.over and live.link is not None:
                 live.link.send(Proceed(live.session, live.epoch, instruction.turn))
 
-        self._controller.afterwards(proceed)
+        self._controller.run_afterwards(proceed)
 
     def _answer_call(self, live: LiveSession, instruction: session_todo.AnswerCall) -> None:
         self._controller.expected.get(live.session, set()).discard(instruction.call_id)
@@ -409,16 +409,16 @@ class EffectRunner:
         self.stop_waiting(session)
         self._controller.waits.forget(session)
         self._drop_reserved(session)
-        self.image_questions.session_over(session)
+        self.image_questions.on_session_over(session)
         self._budget.sizes.pop(session, None)
         self._around.gateway.forget(self._controller.config.tree_id, session)
-        self._around.containers.session_over(self._controller, session)
-        self._around.previews.session_over(self._controller.config.tree_id, session)
-        self._around.copies.session_over(self._controller, session)
+        self._around.containers.on_session_over(self._controller, session)
+        self._around.previews.on_session_over(self._controller.config.tree_id, session)
+        self._around.copies.on_session_over(self._controller, session)
         if session == "main" and instruction.result.status is SessionStatus.COMPLETED:
-            self._around.memory.ended(ended_tree(self._controller.config, self._controller.now_ms()))
+            self._around.memory.ended(make_end_notice(self._controller.config, self._controller.now_ms()))
         self._controller.results.settle(session, instruction.result)
-        error = closed_error(session, instruction.result)
+        error = make_closed_error(session, instruction.result)
         for key in self._controller.expected.pop(session, ()):
             self._controller.replies.fail(key, error)
             self._controller.calls.fail(key, error)
@@ -432,7 +432,7 @@ class EffectRunner:
         self._set_timer("", instruction.at_ms, ring)
 
 
-def closed_error(session: str, result: SessionResult[Any]) -> SessionTreeError:
+def make_closed_error(session: str, result: SessionResult[Any]) -> SessionTreeError:
     """Return the error for callers that still wait for an ended session."""
     return SessionClosed(session, f"it ended {result.status} before it answered: {result.summary}")
 

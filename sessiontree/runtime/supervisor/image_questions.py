@@ -21,8 +21,13 @@ from sessiontree.contracts.values.messages import AssistantMessage, ImageContent
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.gateway.model_gateway import Gateway
-from sessiontree.runtime.gateway.question_budget import QuestionBudget, price_of
-from sessiontree.runtime.gateway.vision_prompt import INSTRUCTION, VISION_TURN, vision_failed, vision_message
+from sessiontree.runtime.gateway.question_budget import QuestionBudget, find_price
+from sessiontree.runtime.gateway.vision_prompt import (
+    INSTRUCTION,
+    VISION_TURN,
+    make_vision_error,
+    make_vision_message,
+)
 from sessiontree.runtime.scheduling.live_session import Controller, LiveSession
 from sessiontree.runtime.transport.frames import AskModel, ModelPrompt
 from sessiontree.tree.rules.vision import answer_of
@@ -116,13 +121,13 @@ class ImageQuestions:
         model = self._config_of(agent).image_model
         known = answer_of(self._controller.state, live.session, key)
         if known is None:
-            pending = None if reply is not None else self._begun(live, question, images, key, agent)
+            pending = None if reply is not None else self._begin_question(live, question, images, key, agent)
             if pending is None:
                 self._keep(live.session, key, model, reply)
             else:
                 await self._wait(pending, model)
             known = answer_of(self._controller.state, live.session, key)
-        await self._controller.caught_up()
+        await self._controller.wait_until_durable()
         if known is None or not known.text.strip():
             raise ExecutionError(f"image model {model!r} gave no answer in text")
         return VisionAnswer(known.text, known.model)
@@ -134,7 +139,7 @@ class ImageQuestions:
             self._forget(pending)
             pending.done.cancel()
 
-    def session_over(self, session: str) -> None:
+    def on_session_over(self, session: str) -> None:
         """Drop the questions of a session."""
         for name, key in list(self._pending):
             if name == session:
@@ -164,10 +169,10 @@ class ImageQuestions:
         self._forget(pending)
         if not pending.done.done():
             model = self._config_of(pending.agent).image_model
-            pending.done.set_exception(vision_failed(model, failure))
+            pending.done.set_exception(make_vision_error(model, failure))
             pending.done.exception()  # whoever waited may be gone
 
-    def _begun(
+    def _begin_question(
         self, live: LiveSession, question: str, images: tuple[ImageContent, ...], key: str, agent: str
     ) -> _PendingVision:
         """Return the question of a key, which is asked if it is new."""
@@ -177,7 +182,7 @@ class ImageQuestions:
         asked = AskModel(
             VISION_TURN,
             0,
-            (vision_message(question, images),),
+            (make_vision_message(question, images),),
             ModelPrompt(INSTRUCTION, (), None),
             unseen=True,
             by_image_model=True,
@@ -186,7 +191,7 @@ class ImageQuestions:
         pending = _PendingVision(self, live, key, agent, asked, done)
         self._pending[live.session, key] = pending
         config = self._config_of(agent)
-        if price_of(asked, config) is None:
+        if find_price(asked, config) is None:
             self.send(pending, asked)
             return pending
         self._budget.ask(pending.session, asked, config, partial(self.send, pending), pending.failed)

@@ -15,7 +15,7 @@ from sessiontree.contracts.tools.client_tool import refuse_answer
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.runtime.scheduling.live_session import Controller, LiveSession
 from sessiontree.session.instructions import SettleAnswer
-from sessiontree.tree.report import question_of
+from sessiontree.tree.report import find_question
 
 UNKNOWN = "unknown to this tree"
 ANSWERED = "answered already"
@@ -24,15 +24,15 @@ _QUESTION_ENDS = {"ok": "answered", ANSWERED: "answered", "timeout": "expired", 
 """How a question ended, by the outcome of its call."""
 
 
-def waiting_in(controller: Controller) -> list[ClientCall]:
+def list_waiting(controller: Controller) -> list[ClientCall]:
     """Return the calls that wait for the program, in the order in which they were handed over."""
     return [call for call in controller.state.client_calls.values() if not call.asked]
 
 
-def questions_in(controller: Controller) -> list[QuestionRequest]:
+def list_questions(controller: Controller) -> list[QuestionRequest]:
     """Return the questions that wait for a person, in the order in which they were asked."""
     state = controller.state
-    found = (question_of(state, call_id) for call_id, _ in state.client_calls.items())
+    found = (find_question(state, call_id) for call_id, _ in state.client_calls.items())
     return [question for question in found if question is not None]
 
 
@@ -59,7 +59,7 @@ async def answer_question(
         AnswerTooLate: the question does not wait for an answer, or does not belong to this tree.
         ValidationError: an answer does not fit its question, which still waits.
     """
-    question = question_of(controller.state, question_id)
+    question = find_question(controller.state, question_id)
     by, surface = source
     output: JsonValue = None
     if question is not None:
@@ -103,14 +103,14 @@ async def _bring(
     controller.check_open()
     call = controller.state.client_calls.get(client_id)
     if call is None:
-        await controller.caught_up()
+        await controller.wait_until_durable()
         ended = controller.state.client_ends.get(client_id)
         if ended is None or not (again and ended.answer_id == answer_id):
             raise AnswerTooLate("client call", client_id, UNKNOWN if ended is None else ended.how)
         return
     stimulus = ClientAnswered(controller.now_ms(), client_id, answer_id, given)
     told = controller.settling.wait(answer_id)
-    live = controller.live_session_of(call.session_id)
+    live = controller.ensure_live_session(call.session_id)
     if live.answers is None:
         live.answers = {}
     live.answers[answer_id] = stimulus

@@ -14,7 +14,7 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.handles.previews import PublishedPage
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.runtime.scheduling.live_session import LiveSession
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 SERVER: Final = "sessiontree.previews.preview_server"
 
@@ -53,12 +53,12 @@ class TreePreviews:
             self._host = _load_host()
         return self._host.publish(live.controller.config.tree_id, live.session, name, files, entry)
 
-    def session_over(self, tree_id: str, session: str) -> None:
+    def on_session_over(self, tree_id: str, session: str) -> None:
         """Take back the pages of a session that has ended, and those of the tree with its Main."""
         if self._host is not None:
             self._host.forget(tree_id, None if session == MAIN else session)
 
-    def tree_closed(self, tree_id: str) -> None:
+    def on_tree_closed(self, tree_id: str) -> None:
         """Take back the pages of a tree that is not open here any more."""
         if self._host is not None:
             self._host.forget(tree_id)
@@ -74,7 +74,7 @@ def _load_host() -> PageHost:
     try:
         module = importlib.import_module(SERVER)
     except ModuleNotFoundError as error:
-        words = f"previews need the extra serve ({error.name} is missing): {how_to_install('serve')}"
+        words = f"previews need the extra serve ({error.name} is missing): {explain_installation('serve')}"
         raise ExecutionError(words) from error
     host: PageHost = module.PreviewServer()
     return host

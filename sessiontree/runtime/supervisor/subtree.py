@@ -27,16 +27,16 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.values.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.values.truncation import cut_text
-from sessiontree.contracts.values.untrusted import BEGIN, wrapped
+from sessiontree.contracts.values.untrusted import BEGIN, wrap_untrusted
 from sessiontree.hooks.redact import Redact
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import read_fact, read_facts
-from sessiontree.policy.closed_result import ClosedResult, closed_form
+from sessiontree.policy.closed_result import ClosedResult, derive_closed_form
 from sessiontree.runtime.scheduling.live_session import Controller
 from sessiontree.schema.result import compile_result
 from sessiontree.tree.state.protocol import AcceptSend, RefuseSay, RefuseStop, SendAsked, StopAsked
-from sessiontree.tree.state.reach import all_below, not_below, session_below
+from sessiontree.tree.state.reach import find_session_below, make_not_below_error, walk_below
 from sessiontree.tree.state.state import Session
 
 MAX_ROWS = 200
@@ -52,22 +52,24 @@ _SAID = frozenset({"opened", "message_received", "turn_replied", "call_resolved"
 _REDACT = Redact()
 
 
-def rows_below(controller: Controller, journal: Journal, asker: str, wanted: SessionFilter) -> SessionRows:
+def list_rows_below(
+    controller: Controller, journal: Journal, asker: str, wanted: SessionFilter
+) -> SessionRows:
     """Return the sessions below another that fit a filter."""
     found = [
         session
-        for session in all_below(controller.state, asker)
+        for session in walk_below(controller.state, asker)
         if wanted.kind in {None, session.spec.kind} and wanted.is_live in {None, session.is_live}
     ]
     ended = [session for session in found if not session.is_live]
     ended.sort(key=lambda session: -(session.ended_at_ms or 0))
     ordered = [*(session for session in found if session.is_live), *ended]
     shown = ordered[: max(0, min(wanted.limit, MAX_ROWS))]
-    rows = tuple(_row(controller, journal, session) for session in shown)
+    rows = tuple(_build_row(controller, journal, session) for session in shown)
     return SessionRows(rows, len(ordered) - len(rows))
 
 
-async def sent_from(
+async def send_message_from(
     controller: Controller,
     sender: str,
     target: str,
@@ -95,15 +97,15 @@ async def sent_from(
     raise SessionTreeError(f"the message of {sender!r} was neither sent nor refused")
 
 
-def agents_of(controller: Controller) -> tuple[AgentInfo, ...]:
+def list_agents(controller: Controller) -> tuple[AgentInfo, ...]:
     """Return the agents of a tree: every session that spawns may name each of them."""
     return tuple(
-        AgentInfo(row.name, controller.agent_config(row.name).model, row.description)
+        AgentInfo(row.name, controller.get_agent_config(row.name).model, row.description)
         for row in controller.config.agents
     )
 
 
-def transcript_below(
+def read_transcript_below(
     controller: Controller,
     journal: Journal,
     asker: str,
@@ -118,15 +120,15 @@ def transcript_below(
     Raises:
         SessionNotFound: ``target`` does not name a session below it.
     """
-    found = session_below(controller.state, asker, target)
+    found = find_session_below(controller.state, asker, target)
     if found is None:
-        raise not_below(target)
+        raise make_not_below_error(target)
     entries: list[TranscriptEntry] = []
     room, has_earlier = MAX_TRANSCRIPT_CHARS, False
-    for record in _newest_first(controller, journal, found.spec.session_id):
+    for record in _read_newest_first(controller, journal, found.spec.session_id):
         if before is not None and record.seq >= before:
             continue
-        entry = _entry(record, found) if kind_in(record.text) in _SAID else None
+        entry = _build_entry(record, found) if read_kind(record.text) in _SAID else None
         if entry is None or (entry.role == "tool" and not results):
             continue
         room -= len(entry.text)
@@ -137,38 +139,38 @@ def transcript_below(
     return Transcript(found.spec.session_id, tuple(reversed(entries)), has_earlier, found.taint)
 
 
-def _entry(record: JournalRecord, session: Session) -> TranscriptEntry | None:
+def _build_entry(record: JournalRecord, session: Session) -> TranscriptEntry | None:
     fact, is_tainted = read_fact(record.text), bool(session.taint)
     name, at = session.spec.session_id, record.seq
     if isinstance(fact, Opened):
         fact = fact.task
     if isinstance(fact, MessageReceived):
         is_foreign = is_tainted and fact.message.origin == "child"
-        text = _shown(fact.message.text, name, MAX_TEXT_CHARS, is_foreign=is_foreign)
+        text = _clean_text(fact.message.text, name, MAX_TEXT_CHARS, is_foreign=is_foreign)
         return TranscriptEntry(at, "user", text, record.at_ms, fact.message.origin)
     if isinstance(fact, TurnReplied):
         lines = [fact.message.text] if fact.message.text else []
         for call in fact.message.tool_calls:
             arguments = _REDACT.value(to_json_value(call.arguments))
             lines.append(cut_text(f"[call {call.name} {dump_readable(arguments)}]", MAX_CALL_CHARS))
-        text = _shown("\n".join(lines), name, MAX_TEXT_CHARS, is_foreign=is_tainted)
+        text = _clean_text("\n".join(lines), name, MAX_TEXT_CHARS, is_foreign=is_tainted)
         return TranscriptEntry(at, "assistant", text, record.at_ms)
     if isinstance(fact, CallResolved):
         message = fact.message
-        text = _shown(message.text, name, MAX_RESULT_CHARS, is_foreign=False)
+        text = _clean_text(message.text, name, MAX_RESULT_CHARS, is_foreign=False)
         return TranscriptEntry(at, "tool", text, record.at_ms, "", message.tool_name, message.is_error)
     return None
 
 
-def _shown(text: str, source: str, max_chars: int, *, is_foreign: bool) -> str:
+def _clean_text(text: str, source: str, max_chars: int, *, is_foreign: bool) -> str:
     """Return text without secrets, cut; text from outside is between marks of its own."""
     # Removed before the cut: half a secret would no longer look like one.
     shown = cut_text(_REDACT.text(text[: 4 * max_chars]), max_chars)
     is_marked = is_foreign or BEGIN in text
-    return wrapped(shown, kind="session", source=source) if is_marked and shown else shown
+    return wrap_untrusted(shown, kind="session", source=source) if is_marked and shown else shown
 
 
-async def stopped_below(
+async def stop_subtree(
     controller: Controller, journal: Journal, asker: str, target: str, reason: str
 ) -> tuple[SessionRow, ...]:
     """Stop a session below another and wait for its end; return its row and those below it.
@@ -176,9 +178,9 @@ async def stopped_below(
     Raises:
         SessionNotFound: ``target`` does not name a session below it.
     """
-    found = session_below(controller.state, asker, target)
+    found = find_session_below(controller.state, asker, target)
     if found is None:
-        raise not_below(target)
+        raise make_not_below_error(target)
     name = found.spec.session_id
     if found.is_live:
         asked = StopAsked(controller.now_ms(), name, reason, SessionStatus.CANCELLED, asker)
@@ -187,13 +189,13 @@ async def stopped_below(
                 raise instruction.error
         if controller.state.sessions[name].is_live:
             await controller.results.wait(name)
-    await controller.caught_up()
-    await controller.all_left(name)
-    ended = (controller.state.sessions[name], *all_below(controller.state, name))
-    return tuple(_row(controller, journal, session) for session in ended[:MAX_ROWS])
+    await controller.wait_until_durable()
+    await controller.wait_until_left(name)
+    ended = (controller.state.sessions[name], *walk_below(controller.state, name))
+    return tuple(_build_row(controller, journal, session) for session in ended[:MAX_ROWS])
 
 
-def _row(controller: Controller, journal: Journal, session: Session) -> SessionRow:
+def _build_row(controller: Controller, journal: Journal, session: Session) -> SessionRow:
     spec = session.spec
     until_ms = controller.now_ms() if session.ended_at_ms is None else session.ended_at_ms
     return SessionRow(
@@ -206,32 +208,32 @@ def _row(controller: Controller, journal: Journal, session: Session) -> SessionR
         turns=session.usage.turns,
         tokens=session.usage.tokens,
         cost_usd=session.usage.cost_usd,
-        tool=_current_tool(controller, journal, spec.session_id) if session.is_live else "",
+        tool=_find_current_tool(controller, journal, spec.session_id) if session.is_live else "",
         pending_approvals=session.pending,
         age_s=max(0, until_ms - session.spawned_at_ms) / 1000,
         summary="" if session.result is None else session.result.summary,
         taint=session.taint,
         given_up=() if session.result is None else session.result.given_up,
-        result_form=_result_form(spec),
+        result_form=_describe_result_form(spec),
     )
 
 
-def _result_form(spec: SessionSpec) -> str:
+def _describe_result_form(spec: SessionSpec) -> str:
     """Return whether a Worker's typed result would taint its parent, and why."""
     if spec.kind is not SessionKind.WORKER or spec.result_schema is None:
         return ""
     try:
-        form = closed_form(compile_result(spec.result_schema).schema)
+        form = derive_closed_form(compile_result(spec.result_schema).schema)
     except ConfigError:  # a release with other rules accepted it
         return "open"
     return "closed" if isinstance(form, ClosedResult) else f"open: {form.place or 'the value'} {form.reason}"
 
 
-def _current_tool(controller: Controller, journal: Journal, session: str) -> str:
+def _find_current_tool(controller: Controller, journal: Journal, session: str) -> str:
     """Return the first tool of a session's last reply whose call has no result yet; empty = none."""
     settled = set()
-    for record in _newest_first(controller, journal, session):
-        if kind_in(record.text) not in _OF_TURNS:
+    for record in _read_newest_first(controller, journal, session):
+        if read_kind(record.text) not in _OF_TURNS:
             continue
         for fact in reversed(read_facts(record.text)):
             if isinstance(fact, TurnStarted):
@@ -244,5 +246,5 @@ def _current_tool(controller: Controller, journal: Journal, session: str) -> str
     return ""
 
 
-def _newest_first(controller: Controller, journal: Journal, session: str) -> Iterator[JournalRecord]:
+def _read_newest_first(controller: Controller, journal: Journal, session: str) -> Iterator[JournalRecord]:
     return reversed(journal.read_session(controller.config.tree_id, session))

@@ -41,7 +41,7 @@ from sessiontree.contracts.recorded.canvas import CanvasReport
 from sessiontree.contracts.recorded.child_workspaces import ChildChanges
 from sessiontree.contracts.recorded.codec import to_wire
 from sessiontree.contracts.recorded.cron import CronTable, JobChange, JobRow, JobRun
-from sessiontree.contracts.recorded.programs import first_call_of
+from sessiontree.contracts.recorded.programs import make_first_call
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.jsonable import JsonValue
@@ -50,19 +50,19 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.mcp.server_pool import ServerPool
 from sessiontree.runtime.gateway.model_gateway import Gateway
-from sessiontree.runtime.host.host_process import resident_bytes
+from sessiontree.runtime.host.host_process import measure_resident_bytes
 from sessiontree.runtime.memory.memory_api import (
     Ended,
     MemoryPort,
     MemoryRight,
     Whose,
-    ended_tree,
-    memory_scope,
+    make_end_notice,
+    make_memory_scope,
 )
-from sessiontree.runtime.replay.stored_trees import load_tree, stored_facts
-from sessiontree.runtime.replay.tree_fork import Identity, forked
+from sessiontree.runtime.replay.stored_trees import load_tree, read_stored_facts
+from sessiontree.runtime.replay.tree_fork import Identity, fork_facts
 from sessiontree.runtime.scheduling.grants import Grants
-from sessiontree.runtime.scheduling.live_session import LiveSession, session_report
+from sessiontree.runtime.scheduling.live_session import LiveSession, build_session_report
 from sessiontree.runtime.scheduling.scheduler import PoolSize, Scheduler
 from sessiontree.runtime.supervisor.canvas_viewers import CanvasViewers
 from sessiontree.runtime.supervisor.child_copies import ChildCopies
@@ -70,25 +70,25 @@ from sessiontree.runtime.supervisor.containers import Containers
 from sessiontree.runtime.supervisor.effects import ControllerDeps
 from sessiontree.runtime.supervisor.previews import TreePreviews
 from sessiontree.runtime.supervisor.subtree import (
-    agents_of,
-    rows_below,
-    sent_from,
-    stopped_below,
-    transcript_below,
+    list_agents,
+    list_rows_below,
+    read_transcript_below,
+    send_message_from,
+    stop_subtree,
 )
-from sessiontree.runtime.supervisor.timed_jobs import change_job, history_of, jobs_of
+from sessiontree.runtime.supervisor.timed_jobs import change_job, list_history, list_jobs
 from sessiontree.runtime.supervisor.tree_controller import TreeController
 from sessiontree.runtime.timing.clock import TreeClock
 from sessiontree.runtime.transport.link import HostLink, Transport
 from sessiontree.runtime.transport.progress import Progress, ProgressHub
 from sessiontree.runtime.transport.supervisor_api import ActorRow
 from sessiontree.schema.result import check_model_schema, compile_result
-from sessiontree.tree.report import owed
+from sessiontree.tree.report import collect_owed
 from sessiontree.tree.rules.spawn import needs_copy
 from sessiontree.tree.state import protocol as tree_stimuli
 from sessiontree.tree.state import protocol as tree_todo
 from sessiontree.tree.state.canvas_state import CanvasState
-from sessiontree.tree.state.state import TreeState, initial_tree
+from sessiontree.tree.state.state import TreeState, make_initial_tree
 from sessiontree.version import VERSION
 
 
@@ -167,9 +167,9 @@ class SupervisorCore:
             self._make_transport(pool, name),
             on_outcome=self.scheduler.reported,
             on_lost=self.scheduler.lost,
-            on_free=self.scheduler.freed,
+            on_free=self.scheduler.on_freed,
             on_progress=self._on_progress,
-            on_left=self.scheduler.session_left,
+            on_left=self.scheduler.on_session_left,
             resend_after_s=self._resend_after_s,
         )
 
@@ -178,7 +178,7 @@ class SupervisorCore:
 
     def actors(self) -> list[ActorRow]:
         """Return all known processes: this one, the gateway, memory, then the hosts by start time."""
-        hosts = [_actor_row(link) for link in sorted(self.scheduler.links, key=lambda link: link.born)]
+        hosts = [_build_actor_row(link) for link in sorted(self.scheduler.links, key=lambda link: link.born)]
         own = ActorRow("supervisor", "supervisor", os.getpid(), "structural")
         return [own, *self._gateway.actors(), *self._memory.actors(), *hosts]
 
@@ -191,7 +191,7 @@ class SupervisorCore:
     ) -> TreeController:
         """Create a tree; durable when this returns."""
         await self.journal.create_tree(config.tree_id, to_wire(config))
-        controller = self._controller(config, initial_tree(), agents, config.created_at_ms)
+        controller = self._make_controller(config, make_initial_tree(), agents, config.created_at_ms)
         opened = tree_stimuli.TreeOpened(controller.now_ms(), config)
         await controller.settle(opened, "created")
         return controller
@@ -210,16 +210,16 @@ class SupervisorCore:
         config, state, last_ms = load_tree(self.journal, tree_id)
         last_seq = self.journal.last_seq(tree_id)
         newest = self.journal.read(tree_id, after_seq=last_seq - 1)
-        controller = self._controller(
+        controller = self._make_controller(
             config, state, agents, max([last_ms, *(record.at_ms for record in newest)])
         )
         controller.inbox_notifier.notified_seq = last_seq
         journaled = set(self.journal.sessions(tree_id))
         for session in [name for name, node in state.sessions.items() if node.is_live]:
-            live = controller.live_session_of(session)
+            live = controller.ensure_live_session(session)
             live.journaled = session in journaled
             live.recovered = True
-        controller.carry(owed(state))
+        controller.carry(collect_owed(state))
         self.copies.resumed(controller)
         for live in list(controller.live_sessions.values()):
             if live.journaled or live.session != "main":
@@ -251,11 +251,11 @@ class SupervisorCore:
     async def _write_fork(
         self, tree_id: str, at: int | None, new: Identity, replaced: Mapping[str, str] | None
     ) -> None:
-        config, records, _ = await asyncio.to_thread(stored_facts, self.journal, tree_id)
-        manifest, own = await asyncio.to_thread(forked, config, records, at, new, replaced)
+        config, records, _ = await asyncio.to_thread(read_stored_facts, self.journal, tree_id)
+        manifest, own = await asyncio.to_thread(fork_facts, config, records, at, new, replaced)
         await asyncio.to_thread(self.journal.import_tree, manifest, own)
 
-    def _controller(
+    def _make_controller(
         self,
         config: TreeConfig,
         state: TreeState,
@@ -283,11 +283,11 @@ class SupervisorCore:
     def let_go(self, tree_id: str) -> None:
         """Close a tree if it is open; it stays in the journal."""
         controller = self.trees.pop(tree_id, None)
-        self.servers.tree_closed(tree_id)
+        self.servers.on_tree_closed(tree_id)
         if controller is not None:
             controller.close()
-            self.containers.tree_closed(tree_id)
-            self.previews.tree_closed(tree_id)
+            self.containers.on_tree_closed(tree_id)
+            self.previews.on_tree_closed(tree_id)
             self.canvas_viewers.let_go(tree_id)
 
     def tree(self, tree_id: str) -> TreeController:
@@ -358,7 +358,7 @@ class SupervisorCore:
         spawned = None
         try:
             given = replace(asked, at_ms=controller.now_ms(), copy=copy)
-            spawned = _spawned(asked.parent, await controller.settle(given, cause))
+            spawned = _get_spawned(asked.parent, await controller.settle(given, cause))
         finally:
             if copy is not None:
                 await self.copies.drop_unused(controller, copy, spawned)
@@ -404,7 +404,7 @@ class SupervisorCore:
         if request.result_schema is not None:
             check_model_schema(request.result_schema)
         program = request.program
-        first = None if program is None else first_call_of(program, request.inputs or {})
+        first = None if program is None else make_first_call(program, request.inputs or {})
         asked = tree_stimuli.SpawnAsked(
             live.controller.now_ms(),
             session,
@@ -435,31 +435,33 @@ class SupervisorCore:
     async def report(self, grant: str) -> SessionReport:
         """Return a session's state."""
         live = self.grants.check(grant, "report")
-        return session_report(live.controller, live.session)
+        return build_session_report(live.controller, live.session)
 
     async def list_below(self, grant: str, wanted: SessionFilter) -> SessionRows:
         """Return the sessions below a session that fit a filter."""
         live = self.grants.check(grant, "look")
-        return rows_below(live.controller, self.journal, live.session, wanted)
+        return list_rows_below(live.controller, self.journal, live.session, wanted)
 
-    async def history_below(
+    async def read_child_history(
         self, grant: str, target: str, limit: int, before: int | None, results: bool
     ) -> Transcript:
         """Return messages of a session below the session."""
         live = self.grants.check(grant, "look")
         controller, journal = live.controller, self.journal
-        return transcript_below(controller, journal, live.session, target, limit, before, results=results)
+        return read_transcript_below(
+            controller, journal, live.session, target, limit, before, results=results
+        )
 
-    async def agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
+    async def list_agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
         """Return the agents that the session may name."""
-        return agents_of(self.grants.check(grant, "look").controller)
+        return list_agents(self.grants.check(grant, "look").controller)
 
     async def send_from(
         self, grant: str, target: str, text: str, mode: SendMode, key: str, asked_by: tuple[Principal, ...]
     ) -> str:
         """Send a message of the session to another one; return the receiver's id."""
         live = self.grants.check(grant, "direct")
-        return await sent_from(live.controller, live.session, target, text, mode, key, asked_by)
+        return await send_message_from(live.controller, live.session, target, text, mode, key, asked_by)
 
     async def stop_below(self, grant: str, target: str, reason: str) -> tuple[SessionRow, ...]:
         """Stop a session below a session; return how it and those below it ended.
@@ -468,7 +470,7 @@ class SupervisorCore:
             SessionNotFound: it does not name a session below it.
         """
         live = self.grants.check(grant, "direct")
-        return await stopped_below(live.controller, self.journal, live.session, target, reason)
+        return await stop_subtree(live.controller, self.journal, live.session, target, reason)
 
     async def change_canvas(
         self, grant: str, action: str, content: Mapping[str, JsonValue], key: str
@@ -477,7 +479,7 @@ class SupervisorCore:
         live = self.grants.check(grant, "show")
         controller = live.controller
         spec = controller.state.sessions[live.session].spec
-        if "path" in content and controller.workspace_of(spec) != controller.config.workspace:
+        if "path" in content and controller.locate_workspace(spec) != controller.config.workspace:
             raise ExecutionError(
                 "a page of a child's own workspace can't be shown from its file: present its text as html"
             )
@@ -516,11 +518,11 @@ class SupervisorCore:
 
     async def timed_jobs(self, grant: str) -> CronTable:
         """Return the timed jobs of a Main's tree."""
-        return jobs_of(self.grants.check(grant, "schedule").controller)
+        return list_jobs(self.grants.check(grant, "schedule").controller)
 
-    async def job_history(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
+    async def list_job_runs(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
         """Return runs and skips of a timed job, newest first."""
-        return history_of(self.grants.check(grant, "schedule").controller, job_id, limit)
+        return list_history(self.grants.check(grant, "schedule").controller, job_id, limit)
 
     async def change_job(
         self, grant: str, change: JobChange, key: str, asked_by: tuple[Principal, ...]
@@ -532,7 +534,7 @@ class SupervisorCore:
         """
         return await change_job(self.grants.check(grant, "schedule").controller, change, key, asked_by)
 
-    async def runtime_status(self, grant: str) -> RuntimeStatus:
+    async def report_runtime_status(self, grant: str) -> RuntimeStatus:
         """Return what the runtime does, in counts over all open trees."""
         self.grants.check(grant, "operate")
         return RuntimeStatus(
@@ -541,8 +543,8 @@ class SupervisorCore:
             sum(node.is_live for tree in self.trees.values() for node in tree.state.sessions.values()),
             sum(1 for tree in self.trees.values() for _ in tree.state.jobs.values()),
             self._gateway.pending,
-            resident_bytes(),
-            self.scheduler.pool_rows(),
+            measure_resident_bytes(),
+            self.scheduler.list_pools(),
         )
 
     async def replace_hosts(self, grant: str) -> RestartReport:
@@ -550,7 +552,7 @@ class SupervisorCore:
         self.grants.check(grant, "operate")
         return self.scheduler.replace_hosts()
 
-    async def container(self, grant: str, protected: tuple[str, ...]) -> str:
+    async def ensure_container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of a session's container; start it if it is not running."""
         return await self.containers.name_for(self.grants.check(grant, "command"), protected)
 
@@ -568,12 +570,12 @@ class SupervisorCore:
         live = self.grants.check(grant, "call")
         self.servers.drop(live.controller.config.tree_id, key)
 
-    async def changes_below(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
+    async def list_child_changes(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
         """Return what children of a session changed in workspaces of their own; see ``ChildCopies``."""
         live = self.grants.check(grant, "look")
         return await self.copies.changes(live.controller, live.session, target)
 
-    async def changed_content(self, grant: str, target: str, path: str | None) -> bytes:
+    async def read_changed_content(self, grant: str, target: str, path: str | None) -> bytes:
         """Return the content of a file that a child changed, or its patch (None)."""
         live = self.grants.check(grant, "look")
         return await self.copies.content(live.controller, live.session, target, path)
@@ -597,7 +599,7 @@ class SupervisorCore:
 
     # What memory asks.
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> list[Whose]:
+    async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> list[Whose]:
         """Return for each grant whose it is now, or the error for a right that it does not give.
 
         Memory identifies a session by this answer alone, never by anything that a host sends.
@@ -606,12 +608,12 @@ class SupervisorCore:
         for token, right in wanted:
             try:
                 live = self.grants.check(token, right)
-                found.append(memory_scope(live.controller.config, live.session))
+                found.append(make_memory_scope(live.controller.config, live.session))
             except SessionTreeError as error:
                 found.append(error)
         return found
 
-    async def completed_trees(self, tree_ids: Sequence[str]) -> list[Ended]:
+    async def list_completed_trees(self, tree_ids: Sequence[str]) -> list[Ended]:
         """Return those of the trees whose Main has completed; trees of other journals are left out."""
         found = []
         for tree_id in tree_ids:
@@ -620,10 +622,10 @@ class SupervisorCore:
             except JournalError:
                 continue
             if state.sessions["main"].status is SessionStatus.COMPLETED:
-                found.append(ended_tree(config, last_ms))
+                found.append(make_end_notice(config, last_ms))
         return found
 
-    def session_exists(self, tree_id: str, session: str) -> None:
+    def check_session(self, tree_id: str, session: str) -> None:
         """Check that a session can take input.
 
         Raises:
@@ -641,7 +643,7 @@ class SupervisorCore:
             raise SessionClosed(session, f"it ended {node.status}; spawn a new one")
 
 
-def _actor_row(link: HostLink) -> ActorRow:
+def _build_actor_row(link: HostLink) -> ActorRow:
     live, transport = link.running, link.transport
     row = ActorRow(link.name, link.pool, transport.pid, transport.level, node=transport.node)
     if not isinstance(live, LiveSession):
@@ -649,7 +651,7 @@ def _actor_row(link: HostLink) -> ActorRow:
     return replace(row, tree_id=live.controller.config.tree_id, session=live.session, epoch=live.epoch)
 
 
-def _spawned(parent: str, instructions: list[tree_todo.TreeInstruction]) -> str:
+def _get_spawned(parent: str, instructions: list[tree_todo.TreeInstruction]) -> str:
     for instruction in instructions:
         if isinstance(instruction, tree_todo.AcceptSpawn):
             return instruction.session

@@ -20,7 +20,7 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.runtime.gateway.model_gateway import GatewayLink
 from sessiontree.runtime.memory.memory_api import MemoryLink, MemoryProcess, MemoryRight, ScopeAnswer
-from sessiontree.runtime.scheduling.settings import COPIES, Settings, pool_of, private_places
+from sessiontree.runtime.scheduling.settings import COPIES, Settings, assign_pools, list_private_places
 from sessiontree.runtime.supervisor.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
@@ -28,7 +28,7 @@ from sessiontree.runtime.timing.clock import TreeClock
 from sessiontree.runtime.transport.link import Transport
 from sessiontree.runtime.transport.progress import Progress, ProgressBuffer, ProgressHub, Push
 from sessiontree.runtime.transport.result_push import ResultAnswer, ResultChange, ResultPush
-from sessiontree.runtime.transport.rpc import RpcResponse, methods_of, portable, rpc
+from sessiontree.runtime.transport.rpc import RpcResponse, collect_methods, make_portable, rpc
 
 PATIENCE_S = 5.0
 """How long a request waits for earlier ones, any of which may have been lost."""
@@ -213,12 +213,12 @@ class SupervisorServer(SupervisorLifecycle):
     ) -> RpcResponse:
         """Answer the creating program. Requests numbered for this incarnation begin in that order."""
         if not _is_same(key, self._key):
-            return self._refusal(name)
+            return self._make_refusal(name)
         number = turn[1] if turn is not None and turn[0] == self.incarnation else None
         if number is None:
-            return await self._answer(self._of_program, (name, given))
+            return await self._answer(self._answer_program, (name, given))
         await self._turns.reach(number)
-        answering = asyncio.ensure_future(self._answer(self._of_program, (name, given)))
+        answering = asyncio.ensure_future(self._answer(self._answer_program, (name, given)))
         self._turns.passed(number)
         return await answering
 
@@ -234,10 +234,10 @@ class SupervisorServer(SupervisorLifecycle):
             has_room: The same.
         """
         if not _is_same(key, self._key):
-            return self._refusal("follow")
-        return await self._answer(self._followed, (name, push, has_room))
+            return self._make_refusal("follow")
+        return await self._answer(self._follow, (name, push, has_room))
 
-    def result_push(self, send: Callable[[tuple[ResultAnswer, ...]], None]) -> ResultPush:
+    def make_result_push(self, send: Callable[[tuple[ResultAnswer, ...]], None]) -> ResultPush:
         """Return what pushes results over a line to the creating program.
 
         Args:
@@ -245,12 +245,12 @@ class SupervisorServer(SupervisorLifecycle):
         """
 
         async def ask(tree_id: str, session: str) -> RpcResponse:
-            return await self._answer(self._of_program, ("result", (tree_id, session)))
+            return await self._answer(self._answer_program, ("result", (tree_id, session)))
 
-        def response(result: SessionResult[Any] | None, error: Exception | None) -> RpcResponse:
-            return RpcResponse(self.incarnation, result, None if error is None else portable(error))
+        def make_response(result: SessionResult[Any] | None, error: Exception | None) -> RpcResponse:
+            return RpcResponse(self.incarnation, result, None if error is None else make_portable(error))
 
-        return ResultPush(lambda: self._service, ask, response, send)
+        return ResultPush(lambda: self._service, ask, make_response, send)
 
     async def follow_results(self, key: str, results: ResultPush) -> RpcResponse:
         """Push results until this is cancelled, with the end of the line; returns only a refusal."""
@@ -259,22 +259,22 @@ class SupervisorServer(SupervisorLifecycle):
                 await asyncio.get_running_loop().create_future()
             finally:
                 results.close()
-        return self._refusal("follow_results")
+        return self._make_refusal("follow_results")
 
     def await_results(self, key: str, results: ResultPush, changes: Sequence[ResultChange]) -> None:
         """Await more results, or some no more; without the program's key, nothing changes."""
         if _is_same(key, self._key):
             results.change(changes)
 
-    async def _followed(self, name: str, push: Push, has_room: Callable[[], Awaitable[None]]) -> None:
-        await self._reader(name).follow(push, has_room)
+    async def _follow(self, name: str, push: Push, has_room: Callable[[], Awaitable[None]]) -> None:
+        await self._find_reader(name).follow(push, has_room)
 
     def show(self, events: Sequence[Progress]) -> None:
         """Show events of the gateway to those who watch."""
         for each in events:
             self._hub.emit(each.tree_id, each.session, each.event)
 
-    def _refusal(self, name: str) -> RpcResponse:
+    def _make_refusal(self, name: str) -> RpcResponse:
         reason = f"asked the supervisor to {name!r} without the key of the creating program"
         return RpcResponse(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
 
@@ -283,13 +283,13 @@ class SupervisorServer(SupervisorLifecycle):
         if name in FOR_GRANTS and self._core is not None:
             return await self._answer(getattr(self._core, name), (token, *given))
         if name == "memory" and self._core is not None:
-            return await self._answer(self._way_to_memory, (token,))
+            return await self._answer(self._connect_to_memory, (token,))
         # Models hold provider keys and go to the gateway alone; tools go to hosts.
         key = {"resources": self._host_key, "model": self._gateway_key}.get(name)
         if key is not None and _is_same(token, key):
-            return await self._answer(self._packed_for, (name, *given))
+            return await self._answer(self._find_packed, (name, *given))
         if name in FOR_MEMORY and _is_same(token, self._memory_key):
-            return await self._answer(self._of_memory, (name, *given))
+            return await self._answer(self._answer_memory, (name, *given))
         reason = f"asked the supervisor to {name!r} without a grant for it"
         return RpcResponse(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
 
@@ -299,13 +299,13 @@ class SupervisorServer(SupervisorLifecycle):
             if asyncio.iscoroutine(value):
                 value = await value
         except Exception as error:  # noqa: BLE001 - the error is raised in the caller's process
-            return RpcResponse(self.incarnation, None, portable(error))
+            return RpcResponse(self.incarnation, None, make_portable(error))
         return RpcResponse(self.incarnation, value)
 
-    def _of_program(self, name: str, given: tuple[Any, ...]) -> Any:
-        if name in methods_of(SupervisorLifecycle):
+    def _answer_program(self, name: str, given: tuple[Any, ...]) -> Any:
+        if name in collect_methods(SupervisorLifecycle):
             return getattr(self, name)(*given)
-        if self._service is None or name not in methods_of(type(self._service)):
+        if self._service is None or name not in collect_methods(type(self._service)):
             raise SessionTreeError(
                 f"the supervisor can't {name!r}: it is not open yet, or has no such method; open it first"
             )
@@ -319,10 +319,10 @@ class SupervisorServer(SupervisorLifecycle):
         """
         async with self._opening:
             if self._core is None:
-                self._begin(await self._journal())
+                self._begin(await self._open_journal())
         return os.getpid()
 
-    async def _journal(self) -> Journal:
+    async def _open_journal(self) -> Journal:
         """Open the journal; wait for a writer whose program was killed to end."""
         settings = self._settings
         loop = asyncio.get_running_loop()
@@ -340,8 +340,10 @@ class SupervisorServer(SupervisorLifecycle):
         settings = self._settings
         # Workers are confined when they start, and can be let through to a directory only if it exists then.
         (settings.journal_dir / COPIES).mkdir(mode=0o700, exist_ok=True)
-        pools = pool_of(settings.placements)
-        gateway = GatewayLink(self._start_gateway, self._hub, self._model_of, resend_after_s=RESEND_AFTER_S)
+        pools = assign_pools(settings.placements)
+        gateway = GatewayLink(
+            self._start_gateway, self._hub, self._get_equipment, resend_after_s=RESEND_AFTER_S
+        )
         self._core = SupervisorCore(
             journal,
             self._start_host,
@@ -353,7 +355,7 @@ class SupervisorServer(SupervisorLifecycle):
             clock=self._clock,
             resend_after_s=RESEND_AFTER_S,
             most_losses=MAX_LOSSES,
-            hidden=private_places(settings.state_dir, settings.memory),
+            hidden=list_private_places(settings.state_dir, settings.memory),
         )
         self._service = SupervisorService(self._core, self._security)
         self._side_service = self._make_side_service(self._service)
@@ -431,7 +433,7 @@ class SupervisorServer(SupervisorLifecycle):
     def _keep(self, tree_id: str, resources: PackedResources) -> None:
         self._resources[tree_id] = resources
         core, _ = self._opened()
-        core.servers.tree_opened(tree_id, resources.servers)
+        core.servers.on_tree_opened(tree_id, resources.servers)
         if resources.places is not None:
             self._on_places()
 
@@ -452,12 +454,12 @@ class SupervisorServer(SupervisorLifecycle):
         service.release(tree_id)
         self._resources.pop(tree_id, None)
 
-    def _model_of(self, tree_id: str) -> str | None:
+    def _get_equipment(self, tree_id: str) -> str | None:
         resources = self._resources.get(tree_id)
         core, _ = self._opened()
         return None if resources is None or resources.for_gateway is None else core.tree(tree_id).equipment
 
-    def _packed_for(self, name: str, equipment: str) -> bytes:
+    def _find_packed(self, name: str, equipment: str) -> bytes:
         tree_id = equipment.partition("#")[0]
         core, _ = self._opened()
         resources = self._resources.get(tree_id)
@@ -468,21 +470,21 @@ class SupervisorServer(SupervisorLifecycle):
             raise TreeNotFound(tree_id, "has no model that waits")
         return packed
 
-    def _way_to_memory(self, token: str) -> Any:
+    def _connect_to_memory(self, token: str) -> Any:
         core, _ = self._opened()
         core.grants.check(token, "recall")
         return self._memory.connection()
 
-    async def _of_memory(self, name: str, *given: Any) -> Any:
+    async def _answer_memory(self, name: str, *given: Any) -> Any:
         core, _ = self._opened()
         if name == "begun":
             return self._memory.begun(*given)
         if name == "completed_trees":
-            return await core.completed_trees(*given)
+            return await core.list_completed_trees(*given)
         return await self._whose(core, *given)
 
     async def _whose(self, core: SupervisorCore, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
-        return self._memory.scopes_for(wanted, await core.whose(wanted))
+        return self._memory.answer_scopes(wanted, await core.resolve_grants(wanted))
 
     async def watch(self, tree_id: str, session: str | None) -> str:
         """Begin to watch progress; return the name of the watch."""
@@ -503,7 +505,7 @@ class SupervisorServer(SupervisorLifecycle):
 
     async def progress(self, name: str, wait_s: float) -> tuple[tuple[Progress, ...], int]:
         """Return what a reader holds, waiting for the first, and how many it has dropped so far."""
-        reader = self._reader(name)
+        reader = self._find_reader(name)
         try:
             async with asyncio.timeout(wait_s):
                 first = await reader.next()
@@ -513,9 +515,9 @@ class SupervisorServer(SupervisorLifecycle):
 
     async def offered(self, name: str) -> int:
         """Return how many events a reader was offered so far."""
-        return self._reader(name).offered
+        return self._find_reader(name).offered
 
-    def _reader(self, name: str) -> ProgressBuffer:
+    def _find_reader(self, name: str) -> ProgressBuffer:
         reader = self._readers.get(name)
         if reader is None:
             raise SessionTreeError("this watch is over: the supervisor was restarted since, or it was closed")

@@ -42,21 +42,21 @@ from sessiontree.contracts.recorded.client_calls import ClientAnswer, ClientCall
 from sessiontree.contracts.recorded.cron import JobAction, JobChange, JobRow
 from sessiontree.contracts.recorded.questions import QuestionReply, QuestionRequest
 from sessiontree.contracts.recorded.results import SessionResult
-from sessiontree.contracts.recorded.senders import Sender, asker_of
+from sessiontree.contracts.recorded.senders import Sender, resolve_asker
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import read_config, read_fact, read_facts
 from sessiontree.runtime.replay.tree_fork import Identity
-from sessiontree.runtime.scheduling.live_session import session_report
-from sessiontree.runtime.supervisor.canvas_viewers import action_text
+from sessiontree.runtime.scheduling.live_session import build_session_report
+from sessiontree.runtime.supervisor.canvas_viewers import format_action
 from sessiontree.runtime.supervisor.outside_answers import (
     answer_call,
     answer_question,
-    questions_in,
-    waiting_in,
+    list_questions,
+    list_waiting,
 )
 from sessiontree.runtime.supervisor.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor.timed_jobs import change_job
@@ -78,7 +78,7 @@ from sessiontree.runtime.transport.supervisor_api import (
     SessionRecord,
     SupervisorApi,
 )
-from sessiontree.tree.report import ReceiptLine, question_of, receipt, request_of
+from sessiontree.tree.report import ReceiptLine, find_question, receipt, request_of
 from sessiontree.tree.state import protocol as tree_stimuli
 from sessiontree.tree.state.state import TreeState
 
@@ -132,7 +132,7 @@ class SupervisorService(SupervisorApi):
         new = Identity(new_tree_id, nonce, self._supervisor.clock.now_ms())
         await self._supervisor.fork(tree_id, at, new, replaced)
 
-    async def config_of(self, tree_id: str) -> TreeConfig:
+    async def read_config(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration.
 
         Raises:
@@ -158,12 +158,12 @@ class SupervisorService(SupervisorApi):
         ``again`` says that this message may have been heard, and answered, before the supervisor was lost.
         """
         if again:
-            reply = reply_in(self._texts(tree_id, session), message_id)
+            reply = reply_in(self._read_texts(tree_id, session), message_id)
             if reply is not None:
                 return reply
-        self._supervisor.session_exists(tree_id, session)
+        self._supervisor.check_session(tree_id, session)
         controller = self._supervisor.tree(tree_id)
-        asked_by = () if sender is None else (asker_of(sender, controller.config.owners),)
+        asked_by = () if sender is None else (resolve_asker(sender, controller.config.owners),)
         incoming = stimuli.Incoming(
             controller.now_ms(), message_id, text, mode, "user", asked_by, settings=settings, images=images
         )
@@ -180,10 +180,10 @@ class SupervisorService(SupervisorApi):
     ) -> CallReply:
         """Have a session make one call outside its transcript; ``again`` as in :meth:`send`."""
         if again:
-            reply = call_in(self._texts(tree_id, session), call_id)
+            reply = call_in(self._read_texts(tree_id, session), call_id)
             if reply is not None:
                 return reply
-        self._supervisor.session_exists(tree_id, session)
+        self._supervisor.check_session(tree_id, session)
         controller = self._supervisor.tree(tree_id)
         return await controller.call(
             session, stimuli.CallAsked(controller.now_ms(), call_id, tool, arguments)
@@ -191,7 +191,7 @@ class SupervisorService(SupervisorApi):
 
     async def spawn(self, tree_id: str, asked: tree_stimuli.SpawnAsked) -> str:
         """Spawn a session; returns its id once it is durable."""
-        self._supervisor.session_exists(tree_id, asked.parent)
+        self._supervisor.check_session(tree_id, asked.parent)
         return await self._supervisor.spawn_child(tree_id, asked, f"handle:{asked.parent}")
 
     async def result(self, tree_id: str, session: str) -> SessionResult[Any]:
@@ -199,22 +199,22 @@ class SupervisorService(SupervisorApi):
         controller = self._supervisor.tree(tree_id)
         node = controller.state.sessions.get(session)
         if node is not None and node.result is not None:
-            await controller.caught_up()
+            await controller.wait_until_durable()
             return node.result
-        self._supervisor.session_exists(tree_id, session)
+        self._supervisor.check_session(tree_id, session)
         return await self._end_of(controller, session)
 
-    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+    def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future, for callers in this process; errors as :meth:`result`."""
         controller = self._supervisor.trees.get(tree_id)
-        if controller is None or not _lives(controller, session):
+        if controller is None or not _is_live(controller, session):
             return asyncio.ensure_future(self.result(tree_id, session))
         return self._end_of(controller, session)
 
     def listen(self, tree_id: str, session: str, listener: ResultListener) -> bool:
         """Call a listener when a session has ended; False = the session does not live, nothing is called."""
         controller = self._supervisor.trees.get(tree_id)
-        if controller is None or not _lives(controller, session):
+        if controller is None or not _is_live(controller, session):
             return False
         controller.results.listen(session, listener)
         self._note_awaited(controller, session)
@@ -246,15 +246,15 @@ class SupervisorService(SupervisorApi):
         controller = self._supervisor.tree(tree_id)
         node = controller.state.sessions.get(session)
         if node is None:
-            self._supervisor.session_exists(tree_id, session)
+            self._supervisor.check_session(tree_id, session)
         elif node.status.is_final:
-            await controller.caught_up()
+            await controller.wait_until_durable()
         else:
             ended = controller.results.wait(session)
             asked = tree_stimuli.StopAsked(controller.now_ms(), session, reason, status)
             await controller.settle(asked, f"stop:{session}")
             await ended
-        await controller.all_left(session)
+        await controller.wait_until_left(session)
         return receipt(controller.state, session)
 
     async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
@@ -262,15 +262,15 @@ class SupervisorService(SupervisorApi):
 
         Returns once whatever ran there has stopped, or was left behind. The session lives on.
         """
-        self._supervisor.session_exists(tree_id, session)
+        self._supervisor.check_session(tree_id, session)
         controller = self._supervisor.tree(tree_id)
         before = self._supervisor.journal.last_seq(tree_id)
         asked = tree_stimuli.InterruptAsked(self._supervisor.clock.now_ms(), session, reason)
         await controller.settle(asked, f"interrupt:{session}")
-        await self._at_rest(tree_id, session, before)
+        await self._wait_until_at_rest(tree_id, session, before)
         return receipt(controller.state, session)
 
-    async def _at_rest(self, tree_id: str, head: str, after: int) -> None:
+    async def _wait_until_at_rest(self, tree_id: str, head: str, after: int) -> None:
         """Wait until the sessions that an interruption after this fact concerns have stopped their work."""
         busy = _Busy(head)
         while True:
@@ -300,7 +300,7 @@ class SupervisorService(SupervisorApi):
         controller = self._supervisor.tree(tree_id)
         asker = None
         if answer.sender is not None:
-            asker = asker_of(answer.sender, controller.config.owners)
+            asker = resolve_asker(answer.sender, controller.config.owners)
             by = asker.id
         decided = tree_stimuli.Decided(
             controller.now_ms(), request_id, answer.approve, answer.always, by, answer.reason, asker, surface
@@ -311,7 +311,7 @@ class SupervisorService(SupervisorApi):
         except AnswerTooLate as closed:
             if not again or closed.state != ("approved" if answer.approve else "denied"):
                 raise
-        asker_node = None if request is None else controller.state.live_session(request.question.session)
+        asker_node = None if request is None else controller.state.find_live_session(request.question.session)
         if answer.approve and request is not None and (asker_node is None or asker_node.stop is not None):
             raise AnswerTooLate("approval", request_id, "cancelled")
 
@@ -369,7 +369,7 @@ class SupervisorService(SupervisorApi):
         """
         controller = self._supervisor.tree(tree_id)
         if reply.sender is not None:
-            asker = asker_of(reply.sender, controller.config.owners)
+            asker = resolve_asker(reply.sender, controller.config.owners)
             by = asker.id
             if not asker.is_owner:
                 refused = tree_stimuli.Decided(
@@ -382,8 +382,8 @@ class SupervisorService(SupervisorApi):
         self, tree_id: str, session: str, action: Mapping[str, JsonValue], action_id: str
     ) -> None:
         """Send the session an action of a frame that shows its canvas; durable when this returns."""
-        self._supervisor.session_exists(tree_id, session)
-        text = action_text(session, action)
+        self._supervisor.check_session(tree_id, session)
+        text = format_action(session, action)
         controller = self._supervisor.tree(tree_id)
         came = tree_stimuli.CanvasActionSent(controller.now_ms(), session, action_id, text)
         for instruction in await controller.settle(came, f"canvas:{session}"):
@@ -399,12 +399,12 @@ class SupervisorService(SupervisorApi):
         """Note that a frame no longer shows a session's canvas."""
         self._supervisor.canvas_viewers.leave(tree_id, session, viewer)
 
-    async def canvas_question(
+    async def await_canvas_question(
         self, tree_id: str, session: str, viewer: str, wait_s: float
     ) -> CanvasQuestion | None:
         """Wait for a question to a frame that shows a session's canvas."""
-        self._supervisor.session_exists(tree_id, session)
-        return await self._supervisor.canvas_viewers.next_question(tree_id, session, viewer, wait_s)
+        self._supervisor.check_session(tree_id, session)
+        return await self._supervisor.canvas_viewers.await_question(tree_id, session, viewer, wait_s)
 
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[JournalRecord]:
         """Return durable facts after a number, waiting for the first."""
@@ -422,7 +422,9 @@ class SupervisorService(SupervisorApi):
             after_seq = records[-1].seq
             await asyncio.sleep(0)  # many facts exist already: let other tasks run
 
-    async def inbox_events(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[InboxEvent]]:
+    async def read_inbox_events(
+        self, tree_id: str, after_seq: int, wait_s: float
+    ) -> tuple[int, list[InboxEvent]]:
         """Return the last fact's number, and what facts after a number mean to an inbox."""
         records = await self._supervisor.read_tree(tree_id, after_seq, wait_s)
         controller = self._supervisor.tree(tree_id)
@@ -430,7 +432,7 @@ class SupervisorService(SupervisorApi):
         controller.inbox_notifier.reports.clear()
         if not records:
             return after_seq, [*raised]
-        return records[-1].seq, [*raised, *inbox_events_in(records, controller.state)]
+        return records[-1].seq, [*raised, *collect_inbox_events(records, controller.state)]
 
     async def actors(self) -> list[ActorRow]:
         """Return every process of the runtime, and the session it embodies."""
@@ -454,14 +456,14 @@ class SupervisorService(SupervisorApi):
         state = self._supervisor.tree(tree_id).state
         node = state.sessions.get(session)
         if node is None:
-            self._supervisor.session_exists(tree_id, session)
+            self._supervisor.check_session(tree_id, session)
         journal = self._supervisor.journal
         records = journal.read_session(tree_id, session, after_seq=after_seq, max_n=max_n or None)
         next_seq = records[-1].seq if max_n and len(records) == max_n else 0
         texts = tuple(record.text for record in records)
         return SessionRecord(state.sessions[session].spec, state.limits, texts, next_seq)
 
-    def _texts(self, tree_id: str, session: str) -> tuple[str, ...]:
+    def _read_texts(self, tree_id: str, session: str) -> tuple[str, ...]:
         return tuple(record.text for record in self._supervisor.journal.read_session(tree_id, session))
 
     async def last_seq(self, tree_id: str) -> int:
@@ -476,8 +478,8 @@ class SupervisorService(SupervisorApi):
         """
         controller = self._supervisor.tree(tree_id)
         if controller.state.sessions.get(session) is None:
-            self._supervisor.session_exists(tree_id, session)
-        return session_report(controller, session)
+            self._supervisor.check_session(tree_id, session)
+        return build_session_report(controller, session)
 
     async def room(self, tree_id: str, session: str) -> int:
         """Return how many more children a session may have now."""
@@ -491,13 +493,13 @@ class SupervisorService(SupervisorApi):
         requests = [request_of(state, request_id) for request_id, _ in state.requests.items()]
         return [request for request in requests if request is not None]
 
-    async def pending_questions(self, tree_id: str) -> list[QuestionRequest]:
+    async def list_pending_questions(self, tree_id: str) -> list[QuestionRequest]:
         """Return the questions that wait for a person, oldest first."""
-        return questions_in(self._supervisor.tree(tree_id))
+        return list_questions(self._supervisor.tree(tree_id))
 
     async def client_calls(self, tree_id: str) -> list[ClientCall]:
         """Return the calls that wait for the creating program, in the order they were handed over."""
-        return waiting_in(self._supervisor.tree(tree_id))
+        return list_waiting(self._supervisor.tree(tree_id))
 
     async def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
         """Return a request that waits for a person; None = it does not wait, or not any more."""
@@ -507,9 +509,9 @@ class SupervisorService(SupervisorApi):
         """Return every session of a tree with its state."""
         return receipt(self._supervisor.tree(tree_id).state, "main")
 
-    async def waited_s(self, tree_id: str) -> float:
+    async def measure_waited_s(self, tree_id: str) -> float:
         """Return how long a tree did nothing but wait for hosts, rate limiters and retries, in seconds."""
-        return self._supervisor.tree(tree_id).waits.waited_s()
+        return self._supervisor.tree(tree_id).waits.measure_waited_s()
 
     async def is_over(self, tree_id: str) -> bool:
         """Whether Main has ended."""
@@ -537,9 +539,9 @@ class SupervisorService(SupervisorApi):
         self._supervisor.let_go(tree_id)
 
 
-def _lives(controller: TreeController, session: str) -> bool:
+def _is_live(controller: TreeController, session: str) -> bool:
     """Whether a session of a tree that can go on has not ended."""
-    return controller.failure is None and controller.state.live_session(session) is not None
+    return controller.failure is None and controller.state.find_live_session(session) is not None
 
 
 class _Busy:
@@ -569,10 +571,10 @@ class _Busy:
     def _take_part(self, fact: Any) -> None:
         match fact:
             case InterruptBegun(sessions=told):
-                self._kept.update(self._below(told))
+                self._kept.update(self._select_below(told))
                 self._sessions |= self._kept
             case CancelBegun(sessions=told):
-                self._sessions.update(self._below(told))
+                self._sessions.update(self._select_below(told))
             case SessionReactivated(session=name) if name in self._kept:
                 self._sessions.add(name)  # it gets the result of a session below it
             case Posted(session=name, post_id=post) if name in self._kept:
@@ -586,26 +588,26 @@ class _Busy:
                 self._owed.pop(name, None)
 
     def _take_own(self, session: str, text: str) -> None:
-        if kind_in(text) == "interrupted":
+        if read_kind(text) == "interrupted":
             self._interrupted.add(session)
-        elif session in self._interrupted and _begins_work(text):
+        elif session in self._interrupted and _has_new_work(text):
             # It got a new message since then; its present work is not what was interrupted.
             self._sessions.discard(session)
             self._kept.discard(session)
             self._owed.pop(session, None)
 
-    def _below(self, told: tuple[str, ...]) -> list[str]:
+    def _select_below(self, told: tuple[str, ...]) -> list[str]:
         return [name for name in told if f"{name}/".startswith(self._head)]
 
 
-def _begins_work(text: str) -> bool:
+def _has_new_work(text: str) -> bool:
     return any(isinstance(fact, _NEW_WORK) for fact in read_facts(text))
 
 
 def reply_in(facts: Iterable[str], message_id: str) -> Reply | None:
     """Return the final message that answers a message; None = none does so far."""
     for text in facts:
-        if kind_in(text) in {"run_finished", "turn_replied"} and message_id in text:
+        if read_kind(text) in {"run_finished", "turn_replied"} and message_id in text:
             fact = read_facts(text)[-1]
             if isinstance(fact, RunFinished) and message_id in fact.answers:
                 return Reply(fact.text, fact.error, fact.interrupted, fact.failure)
@@ -615,14 +617,14 @@ def reply_in(facts: Iterable[str], message_id: str) -> Reply | None:
 def call_in(facts: Iterable[str], call_id: str) -> CallReply | None:
     """Return how a call outside the transcript ended; None = it has not ended."""
     for text in facts:
-        if kind_in(text) == "call_resolved" and call_id in text:
+        if read_kind(text) == "call_resolved" and call_id in text:
             fact = read_fact(text)
             if isinstance(fact, CallResolved) and fact.key == f"call.{call_id}":
                 return CallReply(fact.outcome, fact.message)
     return None
 
 
-def inbox_events_in(records: Iterable[JournalRecord], state: TreeState) -> list[InboxEvent]:
+def collect_inbox_events(records: Iterable[JournalRecord], state: TreeState) -> list[InboxEvent]:
     """Return the inbox events of a tree's facts, in order, without requests that do not wait any more."""
     events: list[InboxEvent] = []
     for record in records:
@@ -636,7 +638,7 @@ def inbox_events_in(records: Iterable[JournalRecord], state: TreeState) -> list[
         elif isinstance(fact, ChannelSaid):
             events.append(MessageSaid(fact.channel, fact.text))
         elif isinstance(fact, ClientCallOpened) and fact.call.call_id in state.client_calls:
-            question = question_of(state, fact.call.call_id)
+            question = find_question(state, fact.call.call_id)
             events.append(ClientCallArrived(fact.call) if question is None else QuestionOpened(question))
         elif isinstance(fact, ClientCallEnded):
             events.append(QuestionClosed(fact.client_id))

@@ -11,8 +11,8 @@ from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.runtime.scheduling.live_session import Controller
 from sessiontree.runtime.timing.clock import TreeClock
-from sessiontree.tree.job_report import job_history, job_row, job_table
-from sessiontree.tree.rules.cron import next_ring
+from sessiontree.tree.job_report import build_job_row, build_job_table, list_job_runs
+from sessiontree.tree.rules.cron import find_next_ring
 from sessiontree.tree.state.protocol import AcceptJob, JobAsked, JobsRang, RefuseJob
 
 LOOK_AFTER_S: Final = 30.0
@@ -36,7 +36,7 @@ class JobTimer:
     def watch(self) -> None:
         """Ring when the next slot comes; an earlier call no longer counts."""
         self.close()
-        next_ms = next_ring(self._controller.state)
+        next_ms = find_next_ring(self._controller.state)
         if next_ms is not None:
             delay_s = max(0.0, (next_ms - self._clock.wall_ms()) / 1000)
             self._timer = asyncio.get_running_loop().call_later(min(delay_s, LOOK_AFTER_S), self._look)
@@ -51,25 +51,25 @@ class JobTimer:
         self._timer = None
         if self._controller.failure is not None:
             return
-        next_ms, wall_ms = next_ring(self._controller.state), self._clock.wall_ms()
+        next_ms, wall_ms = find_next_ring(self._controller.state), self._clock.wall_ms()
         if next_ms is not None and next_ms <= wall_ms:
             self._controller.stimulate(JobsRang(self._controller.now_ms(), wall_ms), "cron")
         else:
             self.watch()
 
 
-def jobs_of(controller: Controller) -> CronTable:
+def list_jobs(controller: Controller) -> CronTable:
     """Return all jobs of a tree."""
-    return job_table(controller.state, controller.wall_ms())
+    return build_job_table(controller.state, controller.wall_ms())
 
 
-def history_of(controller: Controller, job_id: str, limit: int) -> tuple[JobRun, ...]:
+def list_history(controller: Controller, job_id: str, limit: int) -> tuple[JobRun, ...]:
     """Return runs and skips of a job, newest first, at most ``limit``.
 
     Raises:
         ExecutionError: no job has this id.
     """
-    return job_history(controller.state, job_id, limit)
+    return list_job_runs(controller.state, job_id, limit)
 
 
 async def change_job(
@@ -91,7 +91,7 @@ async def change_job(
         ValidationError: what is wanted is not valid.
     """
     state = controller.state
-    before = job_row(state, change.job_id) if change.job_id in state.jobs else None
+    before = build_job_row(state, change.job_id) if change.job_id in state.jobs else None
     taint = state.sessions[MAIN].taint
     asked = JobAsked(controller.now_ms(), controller.wall_ms(), change, key, asked_by, taint)
     for instruction in await controller.settle(asked, f"cron:{key or change.action}"):
@@ -99,7 +99,7 @@ async def change_job(
             raise instruction.error
         if isinstance(instruction, AcceptJob):
             if instruction.job_id in state.jobs:
-                return job_row(state, instruction.job_id)
+                return build_job_row(state, instruction.job_id)
             if before is not None:
                 return before
     raise ExecutionError(f"job {change.job_id!r} was removed since then")

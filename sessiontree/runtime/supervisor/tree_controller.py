@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError, words_of
+from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError, describe_error
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.stimuli import Stimulus
 from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
@@ -28,7 +28,7 @@ from sessiontree.contracts.facts.tree_facts import (
 )
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.tools.agent import AgentConfig
-from sessiontree.contracts.values.session_ids import session_key
+from sessiontree.contracts.values.session_ids import compute_session_key
 from sessiontree.journal.record import Packed
 from sessiontree.runtime.rights.session_rights import describe_denial
 from sessiontree.runtime.scheduling.live_session import FutureMap, Input, LiveSession
@@ -37,8 +37,8 @@ from sessiontree.runtime.supervisor.effects import (
     ControllerDeps,
     EffectRunner,
     TreeFacts,
+    collect_intents,
     from_session,
-    intended_with,
 )
 from sessiontree.runtime.timing.wait_times import WaitTimes
 from sessiontree.runtime.transport.frames import Adopt, Outcome, Watch
@@ -48,7 +48,7 @@ from sessiontree.session.turns import is_offer
 from sessiontree.tree.decide import decide
 from sessiontree.tree.rules.spawn import has_channel
 from sessiontree.tree.state import protocol as tree_stimuli
-from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.budgets import compute_remaining
 from sessiontree.tree.state.evolve import evolve
 from sessiontree.tree.state.protocol import TreeInstruction, TreeStimulus
 from sessiontree.tree.state.state import TreeState
@@ -84,12 +84,12 @@ class InboxNotifier:
         self._is_urgent = False
         self._later: asyncio.TimerHandle | None = None
 
-    def concerns(self, facts: Iterable[TreeFact]) -> bool:
+    def take_facts(self, facts: Iterable[TreeFact]) -> bool:
         """Take facts in, each once and in order; return whether an inbox acts on any."""
-        found = [self._concerns(fact) for fact in facts]
+        found = [self._take_fact(fact) for fact in facts]
         return any(found)
 
-    def _concerns(self, fact: TreeFact) -> bool:
+    def _take_fact(self, fact: TreeFact) -> bool:
         if isinstance(fact, ApprovalWaiting) and fact.how == "show":
             self._shown.add(fact.request_id)
             self._is_urgent = True
@@ -197,7 +197,7 @@ class TreeController:
         """Decide on a stimulus; its instructions are carried out after the commit."""
         return self._commit(None, (), (stimulus,), cause, ())
 
-    def afterwards(self, action: Callable[[], None]) -> None:
+    def run_afterwards(self, action: Callable[[], None]) -> None:
         """Run an action once everything decided so far is durable and carried out."""
         self._sequencer.after(None, action)
 
@@ -209,10 +209,10 @@ class TreeController:
         """
         self.check_open()
         instructions = self.stimulate(stimulus, cause)
-        await self.caught_up()
+        await self.wait_until_durable()
         return instructions
 
-    async def caught_up(self) -> None:
+    async def wait_until_durable(self) -> None:
         """Wait until everything decided so far is durable and carried out.
 
         Raises:
@@ -224,11 +224,11 @@ class TreeController:
         self._sequencer.after(None, partial(self.settling.settle, key, None))
         await done
 
-    def session_leaving(self, session: str) -> None:
+    def on_session_leaving(self, session: str) -> None:
         """A session begins to leave a host; :meth:`left` is to follow."""
         self._leaving[session] += 1
 
-    def session_left(self, session: str, ended: int) -> None:
+    def on_session_left(self, session: str, ended: int) -> None:
         """Note that a session has left a host, where ``ended`` of its processes were ended."""
         self._leaving[session] -= 1
         if not self._leaving[session]:
@@ -238,7 +238,7 @@ class TreeController:
             self.stimulate(tree_stimuli.LeftoversFound(at_ms, session, ended), f"left:{session}")
         self._has_left.set()
 
-    async def all_left(self, session: str, besides: str = "") -> None:
+    async def wait_until_left(self, session: str, besides: str = "") -> None:
         """Wait for a limited time until a session and those below it have left; ``besides`` may stay.
 
         The number of processes that were ended there is durable then, unless the tree is closed meanwhile.
@@ -248,7 +248,7 @@ class TreeController:
                 while self.failure is None and self._is_leaving(session, besides):
                     self._has_left.clear()
                     await self._has_left.wait()
-                await self.caught_up()
+                await self.wait_until_durable()
 
     def _is_leaving(self, session: str, besides: str) -> bool:
         below = f"{session}/"
@@ -271,7 +271,7 @@ class TreeController:
         tree_facts, instructions, tell = self._decide_all(live, given, cause)
         intents: list[tuple[LiveSession, Packed]] = []
         if instructions:
-            instructions, intents = intended_with(instructions, self.live_sessions, cause)
+            instructions, intents = collect_intents(instructions, self.live_sessions, cause)
         commit, seq = None, 0
         own = list(session_facts)
         chunks: list[tuple[str, Sequence[Packed]]] = []
@@ -288,7 +288,7 @@ class TreeController:
         if tree_facts:
             chunks.append(("", tree_facts))
         if chunks:
-            chunks = [(session, self._in_time_order(facts)) for session, facts in chunks]
+            chunks = [(session, self._keep_time_order(facts)) for session, facts in chunks]
             try:
                 seq, commit = self._deps.journal.append(self.config.tree_id, chunks)
             except JournalError as error:
@@ -304,7 +304,7 @@ class TreeController:
         self._effects.begin_children(instructions)
         return instructions
 
-    def _in_time_order(self, facts: Sequence[Packed]) -> Sequence[Packed]:
+    def _keep_time_order(self, facts: Sequence[Packed]) -> Sequence[Packed]:
         """Return facts whose times never step back in the tree; a late fact gets the newest time."""
         booked_ms, is_in_order = self._booked_ms, True
         for _, at_ms, _ in facts:
@@ -341,7 +341,7 @@ class TreeController:
             except Exception as error:
                 if live is None:
                     raise
-                lost = tree_stimuli.SessionLost(stimulus.at_ms, live.session, words_of(error))
+                lost = tree_stimuli.SessionLost(stimulus.at_ms, live.session, describe_error(error))
                 self._decide(lost, facts, instructions)
                 return facts.packed, instructions, True
         return facts.packed, instructions, tell
@@ -358,7 +358,7 @@ class TreeController:
         for fact in new_facts:
             evolve(self.state, fact)
         instructions.extend(new_instructions)
-        return self.inbox_notifier.concerns(new_facts)
+        return self.inbox_notifier.take_facts(new_facts)
 
     def _carry_out(
         self,
@@ -386,9 +386,9 @@ class TreeController:
     ) -> None:
         if live is not None:
             for each in local:
-                self._effects.for_session(live, each)
+                self._effects.run_for_session(live, each)
         for instruction in instructions:
-            self._effects.for_tree(instruction)
+            self._effects.run_for_tree(instruction)
         # Not before: while one session gets a host, no other with instructions here may lose its host.
         self._release_commits(counted)
         for each in counted:
@@ -464,7 +464,7 @@ class TreeController:
         live.repeats = live.prompt_owed = False
         posts = self._note_taken(live, outcome.taken)
         live.idle, live.jobs = outcome.idle and not live.sent, outcome.jobs
-        self.waits.stirred(live.session)
+        self.waits.on_stirred(live.session)
         given: list[TreeStimulus] = []
         offers = any(is_offer(each) for each in outcome.instructions)
         if live.taken - before > len(posts) and not offers:
@@ -512,18 +512,18 @@ class TreeController:
         live.taken += count
         return tuple([each.post_id for each in done if each.post_id is not None])
 
-    def agent_config(self, agent: str) -> AgentConfig:
+    def get_agent_config(self, agent: str) -> AgentConfig:
         """Return an agent's configuration, with the names of its models."""
         return self._deps.agents[agent]
 
-    def adoption(self, live: LiveSession) -> Adopt:
+    def build_adoption(self, live: LiveSession) -> Adopt:
         """Return the frame that makes a host embody a session."""
         spec = self.state.sessions[live.session].spec
         texts: tuple[str, ...] = ()
         if live.journaled and not live.resumes:
             records = self._deps.journal.read_session(self.config.tree_id, live.session)
             texts = tuple(record.text for record in records)
-        agent = self._agent_of(spec)
+        agent = self._configure_agent(spec)
         return Adopt(
             self.config.tree_id,
             live.session,
@@ -531,32 +531,34 @@ class TreeController:
             spec,
             self.config.limits,
             agent,
-            self.workspace_of(spec),
+            self.locate_workspace(spec),
             agent.model,
             texts,
             live.recovered,
-            not METERED.isdisjoint(remaining(self.state, live.session)),
+            not METERED.isdisjoint(compute_remaining(self.state, live.session)),
             live.grant,
             self.watched > 0,
             self.equipment,
-            session_key(self.config.nonce, live.session),
+            compute_session_key(self.config.nonce, live.session),
             self._deps.clock.offset_ms,
             has_channel(self.state, live.session),
             "" if texts or live.resumes else self.config.guidance,
             live.resumes,
-            self._denied_in(spec),
+            self._explain_denial(spec),
         )
 
-    def workspace_of(self, spec: SessionSpec) -> str:
+    def locate_workspace(self, spec: SessionSpec) -> str:
         """Return the path of a session's workspace."""
-        return self._deps.copies.workspace_of(self.config, spec) if spec.workspace else self.config.workspace
+        return (
+            self._deps.copies.locate_workspace(self.config, spec) if spec.workspace else self.config.workspace
+        )
 
-    def _denied_in(self, spec: SessionSpec) -> str:
+    def _explain_denial(self, spec: SessionSpec) -> str:
         if spec.system_tier != "deny":
             return ""
         return describe_denial(self.config, [each.spec for each in self.state.chain(spec.session_id)])
 
-    def _agent_of(self, spec: SessionSpec) -> AgentConfig:
+    def _configure_agent(self, spec: SessionSpec) -> AgentConfig:
         """Return the configuration of a session's agent, as strict as the sessions above it make it."""
         name = spec.agent, *spec.strictness.values()
         agent = self._agents.get(name)
@@ -567,7 +569,7 @@ class TreeController:
 
     # What goes to sessions.
 
-    def live_session_of(self, session: str) -> LiveSession:
+    def ensure_live_session(self, session: str) -> LiveSession:
         """Return the record of a live session, creating it on first use."""
         live = self.live_sessions.get(session)
         if live is None:
@@ -577,7 +579,7 @@ class TreeController:
 
     def deliver(self, session: str, stimulus: Stimulus, cause: str, post_id: str | None = None) -> None:
         """Deliver a stimulus to a live session."""
-        live = self.live_session_of(session)
+        live = self.ensure_live_session(session)
         live.waiting.append(Input(cause, stimulus, post_id))
         self._deps.scheduler.want(live)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from sessiontree.contracts.errors import SessionTreeError, words_of
+from sessiontree.contracts.errors import SessionTreeError, describe_error
 from sessiontree.contracts.handles.runtime_control import OwnerConfiguration
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.hooks import Hook
@@ -76,7 +76,7 @@ class TreeSetup:
             table, agents, instant, waiting, web, policy, group, hooks, skills, hidden, configuration, servers
         )
 
-    def under(self, policy: PolicyConfig, group: str) -> TreeSetup:
+    def replace_policy(self, policy: PolicyConfig, group: str) -> TreeSetup:
         """Return the setup of the same tree under a journaled policy."""
         return replace(self, policy=policy, group=group)
 
@@ -128,7 +128,7 @@ class ResourceCache(Generic[T]):
         held = self._held.get(name, _LET_GO)
         if isinstance(held, Exception):
             raise SessionTreeError(
-                f"the tools and models of {name!r} can't be loaded in this process: {words_of(held)}"
+                f"the tools and models of {name!r} can't be loaded in this process: {describe_error(held)}"
             ) from held
         return held
 
@@ -145,13 +145,13 @@ class ResourceCache(Generic[T]):
         while missing := [name for name in needed if name not in self._held]:
             # Meanwhile another call may fetch equipment and displace what was held.
             for name in missing:
-                self._held[name] = await self._fetched(name)
+                self._held[name] = await self._try_fetch(name)
         for name in needed:
             self._held.move_to_end(name)
         while len(self._held) > max(MAX_TREES, len(needed)):
             self._held.popitem(last=False)
 
-    async def _fetched(self, name: str) -> T | Exception:
+    async def _try_fetch(self, name: str) -> T | Exception:
         try:
             return self._unpack(await self._fetch(name))
         except Exception as error:  # noqa: BLE001 - unpacking runs the program's own code; its session gets the error

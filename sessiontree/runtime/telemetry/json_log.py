@@ -81,14 +81,14 @@ class TreeLog:
         """Write the lines."""
         for record in records:
             level = logging.INFO if record.error is None else logging.WARNING
-            self._log.log(level, record.name, extra={"sessiontree": _members(record)})
+            self._log.log(level, record.name, extra={"sessiontree": _build_members(record)})
 
-    def when_idle(self, action: Callable[[], None]) -> None:
+    def call_when_idle(self, action: Callable[[], None]) -> None:
         """Call the action now: nothing waits here."""
         action()
 
 
-def _members(record: SpanRecord) -> dict[str, Any]:
+def _build_members(record: SpanRecord) -> dict[str, Any]:
     found: dict[str, Any] = {
         name: record.attributes[key] for key, name in _FIELDS.items() if key in record.attributes
     }

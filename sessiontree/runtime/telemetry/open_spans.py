@@ -171,7 +171,7 @@ class OpenSpans:
         for span in self._spans.values():
             span.continues, span.span_id = span.span_id, self.digest(f"{seq}+|{span.what}", 8)
             span.start_ms, span.events, span.dropped = None, [], 0
-        return [_as_part(record) for record in ended]
+        return [_mark_unfinished(record) for record in ended]
 
     def note(self, what: str, attributes: dict[str, Attribute]) -> None:
         """Add attributes to a span if it is open."""
@@ -191,5 +191,5 @@ class OpenSpans:
         span.events.append(SpanEvent(f"sessiontree.{name}", self._now_ms, named))
 
 
-def _as_part(record: SpanRecord) -> SpanRecord:
+def _mark_unfinished(record: SpanRecord) -> SpanRecord:
     return replace(record, attributes={**record.attributes, "sessiontree.unfinished": True})

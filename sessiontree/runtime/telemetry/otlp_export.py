@@ -36,7 +36,7 @@ class _Warnings(logging.Filter):
 
 
 @contextmanager
-def _unspoken() -> Iterator[None]:
+def _silence_library() -> Iterator[None]:
     """Keep the library from logging what it reads: its warnings quote variables, which may hold a token.
 
     Raises:
@@ -115,7 +115,7 @@ class OtlpExport:
         Raises:
             ValueError, OSError: a variable is not valid, or a certificate can't be read.
         """
-        with _unspoken():
+        with _silence_library():
             resource = Resource.create()
             exporter = OTLPSpanExporter()
         if str(resource.attributes.get(SERVICE_NAME, "")).startswith(_UNNAMED):

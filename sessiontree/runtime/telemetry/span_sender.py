@@ -96,7 +96,7 @@ class SpanSender:
             self.dropped += max(0, len(records) - room)
             self._wake()
 
-    def when_idle(self, action: Callable[[], None]) -> None:
+    def call_when_idle(self, action: Callable[[], None]) -> None:
         """Call an action in the thread, once the provider has everything that was offered before."""
         with self._changed:
             self._waiting.append(action)
@@ -121,11 +121,11 @@ class SpanSender:
 
     def _wake(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._live, name="sessiontree-spans", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="sessiontree-spans", daemon=True)
             self._thread.start()
         self._changed.notify()
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._waiting or self._closed)
@@ -156,9 +156,11 @@ class SpanSender:
         if record.parent_id is None:
             links = [Link(context) for context in traced.links]
         else:
-            above = set_span_in_context(NonRecordingSpan(_context(trace_id, record.parent_id)), Context())
+            above = set_span_in_context(
+                NonRecordingSpan(_build_context(trace_id, record.parent_id)), Context()
+            )
         if record.continues is not None:
-            links.append(Link(_context(trace_id, record.continues), {"sessiontree.link": "continues"}))
+            links.append(Link(_build_context(trace_id, record.continues), {"sessiontree.link": "continues"}))
         span = self._tracer.start_span(
             record.name,
             context=above,
@@ -176,7 +178,7 @@ class SpanSender:
         span.end(end_time=record.end_ms * _NS_PER_MS)
 
 
-def _context(trace_id: int, span_id: str) -> SpanContext:
+def _build_context(trace_id: int, span_id: str) -> SpanContext:
     return SpanContext(
         trace_id, int(span_id, 16), is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
     )

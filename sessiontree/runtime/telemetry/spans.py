@@ -66,12 +66,12 @@ class SpanRecord:
     """Id of the span that this one continues, because the tree was closed in between."""
 
 
-def decider(by: str) -> str:
+def name_decider(by: str) -> str:
     """Return who settled an approval: a word for rules and functions, ``person`` instead of a name."""
     return by if by in _DECIDERS else "person"
 
 
-def model_attributes(model: str) -> dict[str, Attribute]:
+def build_model_attributes(model: str) -> dict[str, Attribute]:
     """Return provider and model of a session's model, such as ``anthropic:claude-sonnet-5``."""
     prefix, colon, rest = model.partition(":")
     provider = _PROVIDERS.get(prefix, prefix) if colon else "sessiontree"
@@ -81,7 +81,7 @@ def model_attributes(model: str) -> dict[str, Attribute]:
     }
 
 
-def usage_attributes(usage: Usage) -> dict[str, Attribute]:
+def build_usage_attributes(usage: Usage) -> dict[str, Attribute]:
     """Return tokens and cost; cached, reasoning and unpriced tokens only if there are any."""
     found: dict[str, Attribute] = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
@@ -100,20 +100,20 @@ def usage_attributes(usage: Usage) -> dict[str, Attribute]:
 def reply_attributes(message: AssistantMessage) -> dict[str, Attribute]:
     """Return a reply's finish reason, usage and model."""
     reason = _FINISH.get(message.stop_reason, message.stop_reason)
-    found = {"gen_ai.response.finish_reasons": (reason,), **usage_attributes(message.usage)}
+    found = {"gen_ai.response.finish_reasons": (reason,), **build_usage_attributes(message.usage)}
     if message.model:
         found["gen_ai.response.model"] = message.model[:MAX_NAME_CHARS]
     return found
 
 
-def text_parts(texts: list[str]) -> list[JsonValue]:
+def build_text_parts(texts: list[str]) -> list[JsonValue]:
     """Return texts as parts of a message in the form of the conventions."""
     return [{"type": "text", "content": text} for text in texts]
 
 
 def reply_content(message: AssistantMessage) -> JsonValue:
     """Return a reply's text and calls as a message in the form of the conventions."""
-    parts = text_parts([message.text] if message.text else [])
+    parts = build_text_parts([message.text] if message.text else [])
     for call in message.tool_calls:
         arguments = dict(call.arguments)
         parts.append({"type": "tool_call", "id": call.id, "name": call.name, "arguments": arguments})

@@ -16,29 +16,29 @@ from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.facts import session_facts, tree_facts
 from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
 from sessiontree.contracts.kinds import PermissionTier, SessionStatus
-from sessiontree.contracts.recorded.codec import kind_of, recorded_classes
+from sessiontree.contracts.recorded.codec import get_kind, list_recorded_classes
 from sessiontree.contracts.reports.events import display_of
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.values.messages import ToolCall, Usage
-from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import read_facts
 from sessiontree.runtime.telemetry.open_spans import OpenSpans
 from sessiontree.runtime.telemetry.spans import (
     MAX_NAME_CHARS,
     Attribute,
     SpanRecord,
-    decider,
-    model_attributes,
+    build_model_attributes,
+    build_text_parts,
+    build_usage_attributes,
+    name_decider,
     reply_attributes,
     reply_content,
-    text_parts,
-    usage_attributes,
 )
 
 Content: TypeAlias = Callable[[JsonValue], JsonValue]
 """Takes what sessions read or wrote and returns what of it may be shown."""
 
-_KINDS: Final = recorded_classes()
+_KINDS: Final = list_recorded_classes()
 ROOT_NAME: Final = "session tree"
 """Name of the span of a whole tree."""
 DISPLAY: Final = "sessiontree.call.display"
@@ -102,14 +102,14 @@ class TreeSpans:
             JournalError: the fact can't be read.
         """
         self._spans.advance(record.seq, record.at_ms)
-        kind = kind_in(record.text)
+        kind = read_kind(record.text)
         if not record.session and kind in self._of_tree:
             for fact in read_facts(record.text):
-                if (of_tree := self._of_tree.get(kind_of(fact))) is not None:
+                if (of_tree := self._of_tree.get(get_kind(fact))) is not None:
                     of_tree(self, fact)
         elif record.session in self._sessions and kind in self._of_session:
             for fact in read_facts(record.text):
-                self._of_session[kind_of(fact)](self, record.session, fact)
+                self._of_session[get_kind(fact)](self, record.session, fact)
         return self._spans.take_ended()
 
     def cut(self, seq: int) -> list[SpanRecord]:
@@ -129,21 +129,21 @@ class TreeSpans:
         kind: Literal["internal", "client"] = "internal",
     ) -> None:
         known = {"gen_ai.conversation.id": self._config.tree_id, **attributes}
-        parents = (parent, _session(session), _ROOT)
+        parents = (parent, _make_session_key(session), _ROOT)
         self._spans.begin(what, name, session, parents, known, kind)
 
     def _end(self, what: str, error: str | None = None, reason: str = "") -> None:
-        self._spans.end(what, error, self._shown(reason) if error is not None and reason else "")
+        self._spans.end(what, error, self._format_content(reason) if error is not None and reason else "")
 
-    def _event(self, what: str, name: str, **attributes: Attribute) -> None:
+    def _add_event(self, what: str, name: str, **attributes: Attribute) -> None:
         self._spans.event(what, name, **attributes)
 
     def _note(self, what: str, key: str, value: JsonValue) -> None:
         """Set an attribute with content, if content is asked for."""
         if self._content is not None:
-            self._spans.note(what, {key: self._shown(value)})
+            self._spans.note(what, {key: self._format_content(value)})
 
-    def _shown(self, value: JsonValue) -> str:
+    def _format_content(self, value: JsonValue) -> str:
         if self._content is None:
             return ""
         shown = self._content(value)
@@ -153,7 +153,7 @@ class TreeSpans:
 
     # Facts of the tree.
 
-    def _tree_created(self, fact: tree_facts.TreeCreated) -> None:
+    def _on_tree_created(self, fact: tree_facts.TreeCreated) -> None:
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": "invoke_workflow",
             "sessiontree.version": self._config.package_version,
@@ -163,11 +163,11 @@ class TreeSpans:
         if self._config.purpose:
             self._note(_ROOT, "gen_ai.workflow.name", self._config.purpose)
 
-    def _spawned(self, fact: tree_facts.SessionSpawned) -> None:
+    def _on_spawned(self, fact: tree_facts.SessionSpawned) -> None:
         spec = fact.spec
         name = spec.session_id
         self._count += 1
-        self._sessions[name] = _Session(model=self._model_of(spec))
+        self._sessions[name] = _Session(model=self._find_model(spec))
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": spec.agent,
@@ -177,31 +177,31 @@ class TreeSpans:
             "sessiontree.session.depth": spec.depth,
             "sessiontree.session.via": spec.via,
         }
-        attributes |= model_attributes(self._sessions[name].model)
-        above = _ROOT if spec.parent is None else _session(spec.parent)
-        self._begin(_session(name), f"invoke_agent {spec.agent}", name, above, attributes)
+        attributes |= build_model_attributes(self._sessions[name].model)
+        above = _ROOT if spec.parent is None else _make_session_key(spec.parent)
+        self._begin(_make_session_key(name), f"invoke_agent {spec.agent}", name, above, attributes)
         if spec.label:
-            self._note(_session(name), "sessiontree.session.label", spec.label)
+            self._note(_make_session_key(name), "sessiontree.session.label", spec.label)
         self._spans.note(_ROOT, {"sessiontree.sessions": self._count})
 
-    def _model_of(self, spec: SessionSpec) -> str:
+    def _find_model(self, spec: SessionSpec) -> str:
         named = [row.model for row in self._config.agents if row.name == spec.agent and row.model]
         return named[0] if named else self._config.model
 
-    def _adopted(self, fact: tree_facts.SessionAdopted) -> None:
-        self._event(_session(fact.session), "adopted")
+    def _on_adopted(self, fact: tree_facts.SessionAdopted) -> None:
+        self._add_event(_make_session_key(fact.session), "adopted")
 
-    def _tainted(self, fact: tree_facts.SessionTainted) -> None:
-        self._event(_session(fact.session), "tainted")
+    def _on_tainted(self, fact: tree_facts.SessionTainted) -> None:
+        self._add_event(_make_session_key(fact.session), "tainted")
 
     def _spawn_denied(self, fact: tree_facts.SpawnDenied) -> None:
         what = {"limit": fact.limit} if fact.limit else {}
-        self._event(_session(fact.parent), "spawn.denied", session__kind=fact.kind.value, **what)
+        self._add_event(_make_session_key(fact.parent), "spawn.denied", session__kind=fact.kind.value, **what)
 
-    def _session_ended(self, fact: tree_facts.SessionEnded) -> None:
+    def _on_session_ended(self, fact: tree_facts.SessionEnded) -> None:
         session = fact.session
         self._sessions.pop(session, None)
-        own, status = _session(session), fact.status
+        own, status = _make_session_key(session), fact.status
         self._spans.abandon(session, keep=own)
         ending: dict[str, Attribute] = {"sessiontree.session.status": status.value}
         self._spans.note(own, {**ending, "sessiontree.session.forced": fact.forced})
@@ -213,51 +213,59 @@ class TreeSpans:
             self._spans.note(_ROOT, ending)
             self._end(_ROOT, None if good else status.value)
 
-    def _approval_step(self, fact: tree_facts.ApprovalStepRecorded) -> None:
-        self._event(
+    def _on_approval_step(self, fact: tree_facts.ApprovalStepRecorded) -> None:
+        self._add_event(
             self._asked.get(fact.request_id, ""),
             "approval.step",
             session__id=fact.session,
             approval__answer=fact.answer,
-            approval__by=decider(fact.by),
+            approval__by=name_decider(fact.by),
         )
 
-    def _approval_waiting(self, fact: tree_facts.ApprovalWaiting) -> None:
+    def _on_approval_waiting(self, fact: tree_facts.ApprovalWaiting) -> None:
         what = self._asked.get(fact.request_id, "")
-        self._event(what, "approval.waiting", session__id=fact.session, approval__how=fact.how)
+        self._add_event(what, "approval.waiting", session__id=fact.session, approval__how=fact.how)
 
-    def _approval_decided(self, fact: tree_facts.ApprovalDecided) -> None:
-        self._event(
+    def _on_approval_decided(self, fact: tree_facts.ApprovalDecided) -> None:
+        self._add_event(
             self._asked.pop(fact.request_id, ""),
             "approval.decided",
             approval__decision=fact.decision,
-            approval__by=decider(fact.by),
+            approval__by=name_decider(fact.by),
         )
 
-    def _budget_spent(self, fact: tree_facts.BudgetSpent) -> None:
-        self._event(
-            _session(fact.account), "budget.spent", limit=fact.limit, used=fact.used, allowed=fact.allowed
+    def _on_budget_spent(self, fact: tree_facts.BudgetSpent) -> None:
+        self._add_event(
+            _make_session_key(fact.account),
+            "budget.spent",
+            limit=fact.limit,
+            used=fact.used,
+            allowed=fact.allowed,
         )
 
     def _cancel_begun(self, fact: tree_facts.CancelBegun) -> None:
         for session in fact.sessions:
-            self._event(_session(session), "cancel.begun", session__status=fact.status.value)
+            self._add_event(_make_session_key(session), "cancel.begun", session__status=fact.status.value)
 
     def _interrupt_begun(self, fact: tree_facts.InterruptBegun) -> None:
         for session in fact.sessions:
-            self._event(_session(session), "interrupt.begun")
+            self._add_event(_make_session_key(session), "interrupt.begun")
 
     # Facts of a session: its turns.
 
-    def _opened(self, session: str, fact: session_facts.Opened) -> None:
-        self._model_changed(session, fact)
-        self._note(_session(session), "gen_ai.system_instructions", text_parts([fact.system_prompt]))
+    def _on_opened(self, session: str, fact: session_facts.Opened) -> None:
+        self._on_model_changed(session, fact)
+        self._note(
+            _make_session_key(session), "gen_ai.system_instructions", build_text_parts([fact.system_prompt])
+        )
 
-    def _model_changed(self, session: str, fact: session_facts.Opened | session_facts.ModelChanged) -> None:
+    def _on_model_changed(
+        self, session: str, fact: session_facts.Opened | session_facts.ModelChanged
+    ) -> None:
         self._sessions[session].model = fact.model
-        self._spans.note(_session(session), model_attributes(fact.model))
+        self._spans.note(_make_session_key(session), build_model_attributes(fact.model))
 
-    def _message_received(self, session: str, fact: session_facts.MessageReceived) -> None:
+    def _on_message_received(self, session: str, fact: session_facts.MessageReceived) -> None:
         if self._content is not None:
             self._sessions[session].inbox.append(fact.message.text)
 
@@ -271,11 +279,13 @@ class TreeSpans:
             "sessiontree.turn.messages": fact.took,
         }
         what = _turn(session, fact.turn)
-        self._begin(what, f"turn {fact.turn}", session, _session(session), attributes)
+        self._begin(what, f"turn {fact.turn}", session, _make_session_key(session), attributes)
         self._chat(session)
         if state.inbox:
             taken, state.inbox = state.inbox[: fact.took], state.inbox[fact.took :]
-            messages: list[JsonValue] = [{"role": "user", "parts": text_parts([text])} for text in taken]
+            messages: list[JsonValue] = [
+                {"role": "user", "parts": build_text_parts([text])} for text in taken
+            ]
             self._note(_chat(session, fact.turn, 0), "gen_ai.input.messages", messages)
 
     def _chat(self, session: str) -> None:
@@ -286,7 +296,7 @@ class TreeSpans:
             "sessiontree.session.id": session,
             "sessiontree.turn": state.turn,
             "sessiontree.attempt": state.attempt + 1,
-            **model_attributes(state.writer or state.model),
+            **build_model_attributes(state.writer or state.model),
         }
         name = f"chat {attributes['gen_ai.request.model']}"
         what = _chat(session, state.turn, state.attempt)
@@ -303,14 +313,14 @@ class TreeSpans:
         self._note(what, "gen_ai.output.messages", [reply_content(message)])
         failed = message.stop_reason if message.stop_reason in {"error", "aborted"} else None
         self._end(what, failed, message.stop_detail)
-        state.usage = self._charge(_session(session), state.usage, message.usage)
+        state.usage = self._charge(_make_session_key(session), state.usage, message.usage)
         self._usage = self._charge(_ROOT, self._usage, message.usage)
         for index, call in enumerate(message.tool_calls):
             self._call(session, f"{fact.turn}.{index}", call, _turn(session, fact.turn))
 
     def _charge(self, what: str, before: Usage, used: Usage) -> Usage:
         total = before + used
-        self._spans.note(what, usage_attributes(total))
+        self._spans.note(what, build_usage_attributes(total))
         return total
 
     def _turn_failed(self, session: str, fact: session_facts.TurnFailed) -> None:
@@ -318,35 +328,35 @@ class TreeSpans:
         self._end(what, "model_error", fact.reason)
         if fact.retry_at_ms is not None:
             wait_ms = max(0, fact.retry_at_ms - self._spans.now_ms)
-            self._event(_turn(session, fact.turn), "retry.waiting", wait_ms=wait_ms)
+            self._add_event(_turn(session, fact.turn), "retry.waiting", wait_ms=wait_ms)
 
-    def _compaction_begun(self, session: str, fact: session_facts.CompactionBegun) -> None:
+    def _on_compaction_begun(self, session: str, fact: session_facts.CompactionBegun) -> None:
         state = self._sessions[session]
         self._end(_turn(session, state.turn))
         state.turn, state.attempt, state.writer = fact.turn, 0, fact.model
         attributes: dict[str, Attribute] = {"sessiontree.session.id": session, "sessiontree.turn": fact.turn}
         what = _turn(session, fact.turn)
-        self._begin(what, f"compaction {fact.turn}", session, _session(session), attributes)
+        self._begin(what, f"compaction {fact.turn}", session, _make_session_key(session), attributes)
         self._chat(session)
 
-    def _context_compacted(self, session: str, fact: session_facts.ContextCompacted) -> None:
+    def _on_context_compacted(self, session: str, fact: session_facts.ContextCompacted) -> None:
         if fact.model:
             what = _chat(session, fact.turn, self._sessions[session].attempt)
             self._spans.note(what, {"gen_ai.response.model": fact.model[:MAX_NAME_CHARS]})
-        self._summarized(session, fact.turn, fact.usage, None)
+        self._end_summary(session, fact.turn, fact.usage, None)
 
-    def _compaction_failed(self, session: str, fact: session_facts.CompactionFailed) -> None:
-        self._summarized(session, fact.turn, fact.usage, "compaction_failed", fact.reason)
+    def _on_compaction_failed(self, session: str, fact: session_facts.CompactionFailed) -> None:
+        self._end_summary(session, fact.turn, fact.usage, "compaction_failed", fact.reason)
 
-    def _summarized(
+    def _end_summary(
         self, session: str, turn: int, usage: Usage | None, error: str | None, reason: str = ""
     ) -> None:
         """End the question for a summary."""
         state = self._sessions[session]
         what = _chat(session, turn, state.attempt)
         if usage is not None:
-            self._spans.note(what, usage_attributes(usage))
-            state.usage = self._charge(_session(session), state.usage, usage)
+            self._spans.note(what, build_usage_attributes(usage))
+            state.usage = self._charge(_make_session_key(session), state.usage, usage)
             self._usage = self._charge(_ROOT, self._usage, usage)
         self._end(what, error, reason)
         self._end(_turn(session, turn), error, reason)
@@ -354,9 +364,9 @@ class TreeSpans:
     def _turn_cut(self, session: str, fact: session_facts.TurnCut) -> None:
         self._end(_chat(session, fact.turn, self._sessions[session].attempt), "cut", fact.reason)
 
-    def _result_rejected(self, session: str, fact: session_facts.ResultRejected) -> None:
+    def _on_result_rejected(self, session: str, fact: session_facts.ResultRejected) -> None:
         what = _turn(session, self._sessions[session].turn)
-        self._event(what, "result.rejected", attempt=fact.attempt)
+        self._add_event(what, "result.rejected", attempt=fact.attempt)
 
     def _run_finished(self, session: str, fact: session_facts.RunFinished) -> None:
         turn = self._sessions[session].turn
@@ -370,12 +380,12 @@ class TreeSpans:
         state = self._sessions[session]
         self._end(_chat(session, state.turn, state.attempt), "cut")
 
-    def _interrupted(self, session: str, fact: session_facts.Interrupted) -> None:
+    def _on_interrupted(self, session: str, fact: session_facts.Interrupted) -> None:
         self._end_chat(session)
         self._end(_turn(session, self._sessions[session].turn), "interrupted", fact.reason)
 
-    def _stopping(self, session: str, fact: session_facts.Stopping) -> None:
-        self._event(_session(session), "stopping", session__status=fact.status)
+    def _on_stopping(self, session: str, fact: session_facts.Stopping) -> None:
+        self._add_event(_make_session_key(session), "stopping", session__status=fact.status)
         self._end_chat(session)
 
     # Facts of a session: its calls.
@@ -391,38 +401,40 @@ class TreeSpans:
             "sessiontree.call.key": key,
         }
         if self._content is not None:
-            attributes["gen_ai.tool.call.id"] = self._shown(call.id)
+            attributes["gen_ai.tool.call.id"] = self._format_content(call.id)
         self._begin(_call(session, key), f"execute_tool {name}", session, parent, attributes)
         self._note(_call(session, key), "gen_ai.tool.call.arguments", dict(call.arguments))
 
     def _call_opened(self, session: str, fact: session_facts.CallOpened) -> None:
         call = ToolCall(fact.call_id, fact.tool, fact.arguments)
-        self._call(session, fact.key, call, _session(session))
+        self._call(session, fact.key, call, _make_session_key(session))
 
     def _call_intended(self, session: str, fact: session_facts.CallIntended) -> None:
         tier = PermissionTier(fact.call.tier).label
-        self._event(_call(session, fact.call.key), "effect.intended", tier=tier)
+        self._add_event(_call(session, fact.call.key), "effect.intended", tier=tier)
 
     def _call_delegated(self, session: str, fact: session_facts.CallDelegated) -> None:
-        self._event(_call(session, fact.call.key), "client_call.waiting")
+        self._add_event(_call(session, fact.call.key), "client_call.waiting")
 
     def _call_parked(self, session: str, fact: session_facts.CallParked) -> None:
-        self._event(_call(session, fact.key), "call.pending")
+        self._add_event(_call(session, fact.key), "call.pending")
 
-    def _approval_wanted(self, session: str, fact: session_facts.ApprovalWanted) -> None:
+    def _on_approval_wanted(self, session: str, fact: session_facts.ApprovalWanted) -> None:
         what = self._asked[fact.request_id] = _call(session, fact.call.key)
-        self._event(what, "approval.wanted", tier=PermissionTier(fact.call.tier).label)
+        self._add_event(what, "approval.wanted", tier=PermissionTier(fact.call.tier).label)
 
-    def _approval_settled(self, session: str, fact: session_facts.ApprovalSettled) -> None:
-        self._event(
+    def _on_approval_settled(self, session: str, fact: session_facts.ApprovalSettled) -> None:
+        self._add_event(
             _call(session, fact.key),
             "approval.settled",
             approval__decision=fact.decision,
-            approval__by=decider(fact.by),
+            approval__by=name_decider(fact.by),
         )
 
-    def _arguments_rejected(self, session: str, fact: session_facts.ArgumentsRejected) -> None:
-        self._event(_call(session, fact.key), "arguments.rejected", attempt=fact.attempt, final=fact.final)
+    def _on_arguments_rejected(self, session: str, fact: session_facts.ArgumentsRejected) -> None:
+        self._add_event(
+            _call(session, fact.key), "arguments.rejected", attempt=fact.attempt, final=fact.final
+        )
 
     def _call_resolved(self, session: str, fact: session_facts.CallResolved) -> None:
         what = _call(session, fact.key)
@@ -433,21 +445,21 @@ class TreeSpans:
         self._end(what, None if fact.outcome in {"ok", "pending"} else fact.outcome)
 
     def _hook_failed(self, session: str, fact: session_facts.HookFailed) -> None:
-        self._event(_session(session), "hook.failed", hook=fact.hook, point=fact.point)
+        self._add_event(_make_session_key(session), "hook.failed", hook=fact.hook, point=fact.point)
 
     _of_tree: ClassVar[Mapping[str, Callable[[TreeSpans, Any], None]]] = {
         _KINDS[fact]: handle
         for fact, handle in (
-            (tree_facts.TreeCreated, _tree_created),
-            (tree_facts.SessionSpawned, _spawned),
-            (tree_facts.SessionAdopted, _adopted),
-            (tree_facts.SessionTainted, _tainted),
+            (tree_facts.TreeCreated, _on_tree_created),
+            (tree_facts.SessionSpawned, _on_spawned),
+            (tree_facts.SessionAdopted, _on_adopted),
+            (tree_facts.SessionTainted, _on_tainted),
             (tree_facts.SpawnDenied, _spawn_denied),
-            (tree_facts.SessionEnded, _session_ended),
-            (tree_facts.ApprovalStepRecorded, _approval_step),
-            (tree_facts.ApprovalWaiting, _approval_waiting),
-            (tree_facts.ApprovalDecided, _approval_decided),
-            (tree_facts.BudgetSpent, _budget_spent),
+            (tree_facts.SessionEnded, _on_session_ended),
+            (tree_facts.ApprovalStepRecorded, _on_approval_step),
+            (tree_facts.ApprovalWaiting, _on_approval_waiting),
+            (tree_facts.ApprovalDecided, _on_approval_decided),
+            (tree_facts.BudgetSpent, _on_budget_spent),
             (tree_facts.CancelBegun, _cancel_begun),
             (tree_facts.InterruptBegun, _interrupt_begun),
         )
@@ -455,28 +467,28 @@ class TreeSpans:
     _of_session: ClassVar[Mapping[str, Callable[[TreeSpans, str, Any], None]]] = {
         _KINDS[fact]: handle
         for fact, handle in (
-            (session_facts.Opened, _opened),
-            (session_facts.ModelChanged, _model_changed),
-            (session_facts.MessageReceived, _message_received),
+            (session_facts.Opened, _on_opened),
+            (session_facts.ModelChanged, _on_model_changed),
+            (session_facts.MessageReceived, _on_message_received),
             (session_facts.TurnStarted, _turn_started),
             (session_facts.TurnRetried, _turn_retried),
             (session_facts.TurnReplied, _turn_replied),
             (session_facts.TurnFailed, _turn_failed),
-            (session_facts.CompactionBegun, _compaction_begun),
-            (session_facts.ContextCompacted, _context_compacted),
-            (session_facts.CompactionFailed, _compaction_failed),
+            (session_facts.CompactionBegun, _on_compaction_begun),
+            (session_facts.ContextCompacted, _on_context_compacted),
+            (session_facts.CompactionFailed, _on_compaction_failed),
             (session_facts.TurnCut, _turn_cut),
-            (session_facts.ResultRejected, _result_rejected),
+            (session_facts.ResultRejected, _on_result_rejected),
             (session_facts.RunFinished, _run_finished),
-            (session_facts.Interrupted, _interrupted),
-            (session_facts.Stopping, _stopping),
+            (session_facts.Interrupted, _on_interrupted),
+            (session_facts.Stopping, _on_stopping),
             (session_facts.CallOpened, _call_opened),
             (session_facts.CallIntended, _call_intended),
             (session_facts.CallDelegated, _call_delegated),
             (session_facts.CallParked, _call_parked),
-            (session_facts.ApprovalWanted, _approval_wanted),
-            (session_facts.ApprovalSettled, _approval_settled),
-            (session_facts.ArgumentsRejected, _arguments_rejected),
+            (session_facts.ApprovalWanted, _on_approval_wanted),
+            (session_facts.ApprovalSettled, _on_approval_settled),
+            (session_facts.ArgumentsRejected, _on_arguments_rejected),
             (session_facts.CallResolved, _call_resolved),
             (session_facts.HookFailed, _hook_failed),
         )
@@ -486,7 +498,7 @@ class TreeSpans:
 _ROOT: Final = "tree"
 
 
-def _session(session: str) -> str:
+def _make_session_key(session: str) -> str:
     return f"session|{session}"
 
 

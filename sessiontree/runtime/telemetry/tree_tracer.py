@@ -84,7 +84,7 @@ class SpanSink(Protocol):
         """Take ended spans; never waits."""
         ...
 
-    def when_idle(self, action: Callable[[], None]) -> None:
+    def call_when_idle(self, action: Callable[[], None]) -> None:
         """Call an action once everything that was offered before was handed on."""
         ...
 
@@ -117,7 +117,7 @@ class TreeTracer:
         self._tree_id = config.tree_id
         self._sender = sender
         self._spans = TreeSpans(config, content, display)
-        self._traced = Traced(self._spans.trace_id, tuple(_programs_spans(os.environ)))
+        self._traced = Traced(self._spans.trace_id, tuple(_find_program_spans(os.environ)))
         self._marks_path = (
             None if journal_dir is None else JournalPlace(journal_dir).trace_marks(config.tree_id)
         )
@@ -156,7 +156,7 @@ class TreeTracer:
         if self._seen and not self._is_broken and self._marks is not None:
             self._sender.offer(self._spans.cut(self._seen), self._traced)
             self._marks.add("closed", self._seen)
-        await sent(self._sender)
+        await wait_until_sent(self._sender)
 
     async def _follow(self, after: int) -> None:
         try:
@@ -209,10 +209,10 @@ class TreeTracer:
                 self._sender.offer(ended, self._traced)
 
 
-async def sent(sender: SpanSink) -> None:
+async def wait_until_sent(sender: SpanSink) -> None:
     """Wait, within a limit, until the provider has all spans that were offered before."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
-    sender.when_idle(lambda: _wake(loop, done))
+    sender.call_when_idle(lambda: _wake(loop, done))
     with suppress(TimeoutError):
         async with asyncio.timeout(CLOSE_WAIT_S):
             await done.wait()
@@ -223,7 +223,7 @@ def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
         loop.call_soon_threadsafe(event.set)
 
 
-def _programs_spans(environ: Mapping[str, str]) -> list[SpanContext]:
+def _find_program_spans(environ: Mapping[str, str]) -> list[SpanContext]:
     """Return the span that the program is in: its current one, else that of the variable TRACEPARENT."""
     current = get_current_span().get_span_context()
     if not current.is_valid and "TRACEPARENT" in environ:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 
 
-def machine_ms() -> int:
+def read_machine_ms() -> int:
     """Return the machine's milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
-def monotonic_ms() -> int:
+def read_monotonic_ms() -> int:
     """Return milliseconds since the machine started; never steps back, the same in all processes."""
     return time.monotonic_ns() // 1_000_000
 
@@ -33,13 +33,13 @@ class TreeClock:
     def __init__(
         self,
         offset_ms: int | None = None,
-        passed_ms: Callable[[], int] = monotonic_ms,
-        wall_ms: Callable[[], int] = machine_ms,
+        passed_ms: Callable[[], int] = read_monotonic_ms,
+        wall_ms: Callable[[], int] = read_machine_ms,
     ) -> None:
         self._passed_ms = passed_ms
         self.wall_ms = wall_ms
         """Returns the machine's time, which may be set ahead or back: for times of day."""
-        self.offset_ms = machine_ms() - passed_ms() if offset_ms is None else offset_ms
+        self.offset_ms = read_machine_ms() - passed_ms() if offset_ms is None else offset_ms
 
     def now_ms(self) -> int:
         """Return the time; never less than an earlier call returned."""

@@ -48,7 +48,7 @@ class WaitTimes:
         held = self._held.setdefault(session, [])
         if what not in held:
             held.append(what)
-            self.stirred(session)
+            self.on_stirred(session)
 
     def release(self, session: str, what: WaitsFor) -> None:
         """Note that it does not wait for that any more."""
@@ -57,20 +57,20 @@ class WaitTimes:
             held.remove(what)
             if not held:
                 del self._held[session]
-            self.stirred(session)
+            self.on_stirred(session)
 
     def asked(self, session: str) -> None:
         """Note that a session's model is asked."""
         self._asking.add(session)
-        self.stirred(session)
+        self.on_stirred(session)
 
     def answered(self, session: str) -> None:
         """Note that a session waits for no reply of its model."""
         self._asking.discard(session)
         self.release(session, "limiter")
-        self.stirred(session)
+        self.on_stirred(session)
 
-    def stirred(self, session: str) -> None:
+    def on_stirred(self, session: str) -> None:
         """Note that a session began or stopped to work."""
         live = self._lives.get(session)
         is_busy = live is not None and (not live.idle or session in self._asking)
@@ -87,7 +87,7 @@ class WaitTimes:
         self._working.discard(session)
         self._look()
 
-    def waited_s(self) -> float:
+    def measure_waited_s(self) -> float:
         """Return how long the tree has only waited so far, in seconds."""
         self._look()
         return self._total_s

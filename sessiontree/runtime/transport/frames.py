@@ -15,7 +15,7 @@ from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.settings.model_settings import NO_SETTINGS, ModelSettings
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.tools.agent import AgentConfig
-from sessiontree.contracts.values.fast_init import quickly_made
+from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Message, Usage
 from sessiontree.journal.record import Packed
@@ -24,7 +24,7 @@ from sessiontree.runtime.transport.progress import Progress
 from sessiontree.session.instructions import SessionInstruction
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Adopt:
     """Embody a session: rebuild it from its facts, then take the stimuli that ``Feed`` brings."""
@@ -64,7 +64,7 @@ class Adopt:
     """Where it is said that its System calls are refused, as an error says it; empty = nowhere."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Feed:
     """Process these stimuli in order. A stimulus counts as taken once its facts are reported."""
@@ -75,7 +75,7 @@ class Feed:
     stimuli: tuple[Stimulus, ...]
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Release:
     """Release an idle session, or one that waits at the host for its turn."""
@@ -86,7 +86,7 @@ class Release:
     """Whether the host may keep the session's state: it will be adopted again."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Kill:
     """Stop a session at once: its work is cancelled and nothing more of it is reported."""
@@ -95,7 +95,7 @@ class Kill:
     epoch: int
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class ResendPrompt:
     """Ask the model again with the whole conversation, because the gateway does not hold it."""
@@ -105,7 +105,7 @@ class ResendPrompt:
     turn: int
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Proceed:
     """All usage so far is charged: ask the instant model of this turn."""
@@ -115,7 +115,7 @@ class Proceed:
     turn: int
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Watch:
     """Start or stop to report a tree's progress."""
@@ -128,7 +128,7 @@ SessionFrame: TypeAlias = Feed | Release | Kill | ResendPrompt | Proceed
 Frame: TypeAlias = Adopt | SessionFrame | Watch
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class ModelPrompt:
     """The part of a question that stays the same from turn to turn."""
@@ -138,7 +138,7 @@ class ModelPrompt:
     result_schema: Mapping[str, JsonValue] | None
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class AskModel:
     """A request to the gateway: the messages after the first ``base`` ones, which the gateway holds."""
@@ -159,7 +159,7 @@ class AskModel:
     """Whether the agent's image model is asked, and not its model."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class MeterTurn:
     """Charge the usage so far; if the budget allows the session to go on, answer with ``Proceed``."""
@@ -170,7 +170,7 @@ class MeterTurn:
 HostInstruction: TypeAlias = SessionInstruction | AskModel | MeterTurn
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a session's step, or of a part of it."""
@@ -191,7 +191,7 @@ class Outcome:
     """The commands that go on in the background, which keep the session on its host."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Unfit:
     """The host can't embody the session because it was confined too early; a host started later may."""
@@ -201,7 +201,7 @@ class Unfit:
     reason: str
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class LetGo:
     """The host has let a session go by itself: an idle one, because others wait there, or one that waited."""
@@ -216,7 +216,7 @@ class LetGo:
     """Whether it ran there; one that only waited still has to."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Left:
     """A session has left the host, and processes that its tools left running were ended."""
@@ -227,7 +227,7 @@ class Left:
     """How many processes were ended; at least 1."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class PollReply:
     """A host's answer to a poll."""
@@ -242,7 +242,7 @@ class PollReply:
     """Whether work that could not be stopped may still run there; the host then serves no other session."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Hello:
     """The first message of a host: it can serve, or says why it can't."""
@@ -256,7 +256,7 @@ class Hello:
     """Id of the process that ends what the host leaves behind; 0 = no process does."""
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class HostHealth:
     """A host's current state."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.errors import describe_error
 from sessiontree.runtime.transport.frames import Kill, Left, LetGo, PollReply, Release
 from sessiontree.runtime.transport.progress import Progress
 
@@ -209,7 +209,7 @@ class HostLink:
 
     def declare_lost(self, reason: str, *, to_blame: bool) -> None:
         """End the host and report it as lost; ``to_blame`` as for :class:`HostLost`."""
-        self._dead(HostLost(reason, to_blame))
+        self._on_dead(HostLost(reason, to_blame))
 
     def end(self) -> None:
         """End host and link without waiting. ``on_left`` is called later, when its processes have ended."""
@@ -254,23 +254,23 @@ class HostLink:
         try:
             lag_s = await self.transport.lag_s()
         except HostLost as lost:
-            self._dead(lost)
+            self._on_dead(lost)
             return
         finally:
             self._checking = None
         if self._free_at is not None and lag_s > LET_GO_S:
-            self._dead(HostLost(f"{self.name} did not let its session go within {lag_s:.1f} s"))
+            self._on_dead(HostLost(f"{self.name} did not let its session go within {lag_s:.1f} s"))
         elif lag_s > self.patience_s:
             reason = (
                 f"a tool blocked {self.name} for {lag_s:.1f} s, the limit is {self.patience_s:.1f} s; "
                 "let it wait with await, or run blocking work in a thread"
             )
             embodied = self.transport.embodied
-            self._dead(
+            self._on_dead(
                 HostLost(reason, to_blame=embodied is None or embodied[1] == next(iter(self.leases), 0))
             )
 
-    def _dead(self, lost: HostLost) -> None:
+    def _on_dead(self, lost: HostLost) -> None:
         if self._closed:
             return
         self._leaving += [_Leaving(each, None, self._number) for each in self.leases.values()]
@@ -282,9 +282,11 @@ class HostLink:
             try:
                 await self.transport.ready()
             except HostLost as lost:
-                self._dead(lost)
+                self._on_dead(lost)
             except Exception as error:  # noqa: BLE001 - without a report, sessions would wait for ever
-                self._dead(HostLost(f"{self.name} can't be started: {words_of(error)}", served=False))
+                self._on_dead(
+                    HostLost(f"{self.name} can't be started: {describe_error(error)}", served=False)
+                )
             else:
                 self._on_free(self)
         while not self._closed:
@@ -294,7 +296,7 @@ class HostLink:
                 self._check_soon()
                 continue
             except HostLost as lost:
-                self._dead(lost)
+                self._on_dead(lost)
                 return
             self._take(reply)
 

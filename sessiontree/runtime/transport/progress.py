@@ -57,7 +57,7 @@ class ProgressBuffer:
         push = self._push
         if push is not None and not self._ring and not self._has_pushed and push((progress,), self.dropped):
             self._has_pushed = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            asyncio.get_running_loop().call_soon(self._start_next_turn)
             return
         if len(self._ring) == self._ring.maxlen:
             self.dropped += 1
@@ -77,7 +77,7 @@ class ProgressBuffer:
             await self._news.wait()
         return self._ring.popleft()
 
-    async def next_until_end(self) -> Progress | None:
+    async def wait_for_next(self) -> Progress | None:
         """Return the oldest event held, waiting for one; None if none is held once :meth:`end` was called.
 
         Raises:
@@ -93,7 +93,7 @@ class ProgressBuffer:
         return self._ring.popleft()
 
     def end(self) -> None:
-        """Wake who waits in :meth:`next_until_end`: no event that follows is of interest."""
+        """Wake who waits in :meth:`wait_for_next`: no event that follows is of interest."""
         self._has_ended = True
         self._news.set()
 
@@ -116,7 +116,7 @@ class ProgressBuffer:
         finally:
             self._push = None
 
-    def _next_turn(self) -> None:
+    def _start_next_turn(self) -> None:
         self._has_pushed = False
 
     def drain(self) -> list[Progress]:
@@ -167,7 +167,7 @@ class ProgressReader:
         Raises:
             EngineLost: no event is held and none will follow, because the Ray of the sessions has ended.
         """
-        while (progress := await self._buffer.next_until_end()) is not None:
+        while (progress := await self._buffer.wait_for_next()) is not None:
             yield progress
 
     async def next(self) -> Progress:
@@ -177,7 +177,7 @@ class ProgressReader:
             EngineLost: no event is held and none will follow, because the Ray of the sessions has ended.
             SessionTreeError: no event is held, and this or the tree is closed.
         """
-        progress = await self._buffer.next_until_end()
+        progress = await self._buffer.wait_for_next()
         if progress is None:
             reason = "the reader or the tree is closed; resume the tree"
             raise SessionTreeError(f"no more progress of tree {self.tree_id!r}: {reason}")
@@ -215,7 +215,7 @@ class ProgressRelay:
 
     def watch(self, tree_id: str, *, watched: bool) -> None:
         """Start or stop to accept a tree's progress."""
-        readers = self._hub.readers_of(tree_id)
+        readers = self._hub.get_readers(tree_id)
         if watched and self not in readers:
             readers.append(self)
         elif not watched and self in readers:
@@ -259,7 +259,7 @@ class ProgressHub:
     async def catch_up(self, reader: ProgressBuffer) -> None:
         """Return at once: events of this process are held immediately."""
 
-    def readers_of(self, tree_id: str) -> list[ProgressBuffer | ProgressRelay]:
+    def get_readers(self, tree_id: str) -> list[ProgressBuffer | ProgressRelay]:
         """Return the list of a tree's readers, which changes with them; empty = nobody watches."""
         return self._readers.setdefault(tree_id, [])
 

@@ -64,12 +64,12 @@ class ResultPush:
         """Await more results, or some no more."""
         source = self._source()
         for tree_id, session, is_awaited in changes:
-            listener = self._listeners.setdefault(tree_id, partial(self._ended, tree_id))
+            listener = self._listeners.setdefault(tree_id, partial(self._on_ended, tree_id))
             if not is_awaited:
                 if source is not None:
                     source.drop_listener(tree_id, session, listener)
             elif source is None or not source.listen(tree_id, session, listener):
-                asking = asyncio.create_task(self._asked(tree_id, session))
+                asking = asyncio.create_task(self._push_answer(tree_id, session))
                 self._asking.add(asking)
                 asking.add_done_callback(self._asking.discard)
 
@@ -83,10 +83,10 @@ class ResultPush:
         for asking in self._asking:
             asking.cancel()
 
-    async def _asked(self, tree_id: str, session: str) -> None:
+    async def _push_answer(self, tree_id: str, session: str) -> None:
         self._add((tree_id, session, await self._ask(tree_id, session)))
 
-    def _ended(
+    def _on_ended(
         self, tree_id: str, session: str, result: SessionResult[Any] | None, error: Exception | None
     ) -> None:
         self._add((tree_id, session, self._response(result, error)))

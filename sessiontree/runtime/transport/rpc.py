@@ -1,8 +1,8 @@
 """Interfaces that other processes call: methods declared once, one proxy that calls them through any port.
 
 An interface is a Protocol whose methods carry :func:`rpc`. The class that implements it inherits from it.
-Whatever serves a port finds the callable methods by :func:`methods_of` and refuses every other name. On the
-calling side :func:`proxy_of` returns an object whose methods hand their arguments to a port.
+Whatever serves a port finds the callable methods by :func:`collect_methods`, and refuses every other name. On
+the calling side :func:`make_proxy` returns an object whose methods hand their arguments to a port.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
-from sessiontree.contracts.errors import SessionTreeError, words_of
+from sessiontree.contracts.errors import SessionTreeError, describe_error
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
@@ -108,13 +108,13 @@ class RpcMethod:
             )
         values.update(named)
         last = max(index for index, name in enumerate(self.parameters) if name in values)
-        return tuple(self._value(name, values) for name in list(self.parameters)[: last + 1])
+        return tuple(self._find_value(name, values) for name in list(self.parameters)[: last + 1])
 
     def repeated(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments of the same call, sent once more."""
         return self.bound(given, {AGAIN: True}) if self.repeats else given
 
-    def _value(self, name: str, values: Mapping[str, Any]) -> Any:
+    def _find_value(self, name: str, values: Mapping[str, Any]) -> Any:
         value = values.get(name, self.parameters[name].default)
         if value is inspect.Parameter.empty:
             raise TypeError(f"{self.name}() needs {name}")
@@ -135,14 +135,14 @@ def rpc(
     return mark
 
 
-def method_of(function: Callable[..., Any]) -> RpcMethod:
-    """Return the declaration of an interface's method, such as ``method_of(SupervisorApi.report)``."""
+def get_method(function: Callable[..., Any]) -> RpcMethod:
+    """Return the declaration of an interface's method, such as ``get_method(SupervisorApi.report)``."""
     method: RpcMethod = getattr(function, _MARK)
     return method
 
 
 @cache
-def methods_of(interface: type) -> Mapping[str, RpcMethod]:
+def collect_methods(interface: type) -> Mapping[str, RpcMethod]:
     """Return the methods that :func:`rpc` declared in an interface, or in those that a class implements.
 
     A name that an interface does not declare is not there, whatever methods the class has besides.
@@ -175,12 +175,12 @@ class RpcResponse:
         return self.value
 
 
-def portable(error: Exception) -> Exception:
+def make_portable(error: Exception) -> Exception:
     """Return an error that can be sent to another process; one that can't be pickled keeps its text only."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - what was packed just before
     except Exception:  # noqa: BLE001 - the error may hold anything; its text is enough
-        return SessionTreeError(words_of(error))
+        return SessionTreeError(describe_error(error))
     return error
 
 
@@ -196,22 +196,24 @@ class RpcPort(Protocol):
         ...
 
 
-def proxy_of(interface: type, port: RpcPort) -> Any:
+def make_proxy(interface: type, port: RpcPort) -> Any:
     """Return an object with an interface's methods; each calls the method of that name through a port."""
-    return _proxy_class(interface)(port)
+    return _make_proxy_class(interface)(port)
 
 
 @cache
-def _proxy_class(interface: type) -> Callable[[RpcPort], Any]:
+def _make_proxy_class(interface: type) -> Callable[[RpcPort], Any]:
     def begin(self: Any, port: RpcPort) -> None:
         self.port = port
 
-    body: dict[str, Any] = {name: _proxied(method) for name, method in methods_of(interface).items()}
+    body: dict[str, Any] = {
+        name: _make_proxy_method(method) for name, method in collect_methods(interface).items()
+    }
     body |= {"__slots__": ("port",), "__init__": begin, "__doc__": interface.__doc__}
     return type(f"{interface.__name__}Proxy", (), body)
 
 
-def _proxied(method: RpcMethod) -> Callable[..., Any]:
+def _make_proxy_method(method: RpcMethod) -> Callable[..., Any]:
     async def ask(self: Any, *given: Any, **named: Any) -> Any:
         return await self.port.ask(method, method.bound(given, named))
 

@@ -32,7 +32,7 @@ def listen_at(path: Path, backlog: int) -> socket.socket:
         new.unlink(missing_ok=True)
         # the mode of an unbound socket is that of the file it becomes: no umask, no moment in between
         os.fchmod(listener.fileno(), 0o600)
-        with socket_address(new) as address:
+        with fit_socket_address(new) as address:
             listener.bind(address)
         listener.listen(backlog)
         listener.setblocking(False)
@@ -59,7 +59,7 @@ def connect_to(path: Path, within_s: float) -> socket.socket:
         line.setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(seconds), int(rest * 1e6))
         )
-        with socket_address(path) as address:
+        with fit_socket_address(path) as address:
             line.connect(address)
         line.settimeout(within_s)
     except OSError:
@@ -79,7 +79,7 @@ async def open_connection_to(path: Path) -> socket.socket:
     try:
         while True:
             try:
-                with socket_address(path) as address:
+                with fit_socket_address(path) as address:
                     line.connect(address)
                 return line
             except BlockingIOError:
@@ -92,7 +92,7 @@ async def open_connection_to(path: Path) -> socket.socket:
 
 
 @contextmanager
-def socket_address(path: Path) -> Iterator[str]:
+def fit_socket_address(path: Path) -> Iterator[str]:
     """Yield a name of a socket file that fits an address."""
     if len(os.fsencode(path)) <= MAX_ADDRESS_BYTES:
         yield str(path)

@@ -34,7 +34,7 @@ from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.recorded.senders import Sender
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.settings.settings import Limits
-from sessiontree.contracts.tools.author_errors import find_cause, frames_in
+from sessiontree.contracts.tools.author_errors import find_cause, read_frames
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolReply, ToolResultMessage
 from sessiontree.journal.record import JournalRecord
@@ -107,7 +107,7 @@ class CallReply:
     message: ToolResultMessage
 
 
-def tool_reply(reply: CallReply) -> ToolReply:
+def unwrap_reply(reply: CallReply) -> ToolReply:
     """Return the result of a successful call.
 
     Raises:
@@ -123,15 +123,15 @@ def tool_reply(reply: CallReply) -> ToolReply:
         except ValueError:
             output = said
         return ToolReply(output, text, message.details, message.content)
-    error = _error_of(reply.outcome, message)
+    error = _make_error(reply.outcome, message)
     cause = find_cause(str(error))
-    if cause is None and (frames := frames_in(message)):  # it was raised in another process
+    if cause is None and (frames := read_frames(message)):  # it was raised in another process
         error.add_note("\n  ".join(("raised in the author's code:", *frames)))
     raise error from cause
 
 
-def _error_of(outcome: str, message: ToolResultMessage) -> ToolError:
-    envelope = _envelope(message.text)
+def _make_error(outcome: str, message: ToolResultMessage) -> ToolError:
+    envelope = _read_envelope(message.text)
     text = envelope.get("error") or envelope.get("reason") or message.text
     code = message.details.get("code") if isinstance(message.details, dict) else None
     if outcome == "invalid" or code == ValidationError.code:
@@ -140,11 +140,11 @@ def _error_of(outcome: str, message: ToolResultMessage) -> ToolError:
         named = [tier for tier in PermissionTier if tier.label == envelope.get("tier")]
         return PermissionDenied(named[0] if named else PermissionTier.ELEVATED, text)
     if (outcome == "timeout" or code == Timeout.code) and isinstance(message.details, dict):
-        return Timeout(_seconds(message.details.get("elapsed")), message.tool_name)
+        return Timeout(_to_seconds(message.details.get("elapsed")), message.tool_name)
     return ExecutionError(text)
 
 
-def _envelope(text: str) -> dict[str, str]:
+def _read_envelope(text: str) -> dict[str, str]:
     """Return the texts of an error's envelope; empty if a hook has replaced it."""
     try:
         envelope = json.loads(text)
@@ -155,7 +155,7 @@ def _envelope(text: str) -> dict[str, str]:
     return {name: value for name, value in envelope.items() if isinstance(value, str)}
 
 
-def _seconds(elapsed: object) -> float:
+def _to_seconds(elapsed: object) -> float:
     return float(elapsed) if isinstance(elapsed, int | float) else 0.0
 
 
@@ -432,21 +432,23 @@ class SupervisorApi(Protocol):
         ...
 
     @rpc(for_peers=True, waits=True)
-    async def canvas_question(
+    async def await_canvas_question(
         self, tree_id: str, session: str, viewer: Words, wait_s: WaitSeconds
     ) -> CanvasQuestion | None:
         """Wait for a question to a frame that shows a session's canvas; None = none came."""
         ...
 
     @rpc(waits=True)
-    async def inbox_events(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[InboxEvent]]:
+    async def read_inbox_events(
+        self, tree_id: str, after_seq: int, wait_s: float
+    ) -> tuple[int, list[InboxEvent]]:
         """Return the last fact's number, and what the facts after a number mean to an inbox."""
         ...
 
     # What is answered at once.
 
     @rpc()
-    async def config_of(self, tree_id: str) -> TreeConfig:
+    async def read_config(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration.
 
         Raises:
@@ -495,7 +497,7 @@ class SupervisorApi(Protocol):
         ...
 
     @rpc(for_peers=True)
-    async def pending_questions(self, tree_id: str) -> list[QuestionRequest]:
+    async def list_pending_questions(self, tree_id: str) -> list[QuestionRequest]:
         """Return the questions that wait for a person, oldest first."""
         ...
 
@@ -510,7 +512,7 @@ class SupervisorApi(Protocol):
         ...
 
     @rpc()
-    async def waited_s(self, tree_id: str) -> float:
+    async def measure_waited_s(self, tree_id: str) -> float:
         """Return how long a tree did nothing but wait for hosts, rate limiters and retries, in seconds.
 
         Counted since this supervisor holds the tree.

@@ -16,7 +16,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sessiontree.sandbox.process_tree import descendants
+from sessiontree.sandbox.process_tree import find_descendants
 from sessiontree.sandbox.resources.kernel_memory import KernelMemory
 
 MIB: Final = 1024 * 1024
@@ -109,13 +109,13 @@ class CommandWatch:
         self._pid = pid
         self._workspace = workspace
         self._bounds = bounds
-        self._before = _disk_of(workspace)
+        self._before = _read_disk_state(workspace)
         self._beside = KernelMemory(PRIVATE_PLACES)
         self._crowded = False
         self._own_session = os.getsid(0)
         self._lowered: set[int] = set()
 
-    def excess(self, launcher_io: FileIO | None = None) -> Excess | None:
+    def find_excess(self, launcher_io: FileIO | None = None) -> Excess | None:
         """Return the first limit that is exceeded; for processes only if it was at the last check too.
 
         Args:
@@ -126,7 +126,7 @@ class CommandWatch:
         memory = use.memory_bytes
         if memory <= bounds.memory_bytes:
             memory += self._beside.charged(use.pids, bounds.memory_bytes - memory)
-        if memory > bounds.memory_bytes or _memory_is_short():
+        if memory > bounds.memory_bytes or _is_memory_short():
             return Excess("memory_bytes", bounds.memory_bytes)
         was_crowded = self._crowded
         self._crowded = use.processes > bounds.processes - NEARLY
@@ -134,7 +134,7 @@ class CommandWatch:
             return Excess("processes", bounds.processes)
         if len(use.sessions) > bounds.sessions:
             return Excess("sessions", bounds.sessions)
-        return self._disk_excess(use.written_bytes)
+        return self._find_disk_excess(use.written_bytes)
 
     def _lower(self, sessions: Mapping[int, int]) -> None:
         """Give each new session of the command the smallest share, as many as the kernel accepts now."""
@@ -150,8 +150,8 @@ class CommandWatch:
                 continue
             self._lowered.add(session)
 
-    def _disk_excess(self, written: int) -> Excess | None:
-        bounds, before, disk = self._bounds, self._before, _disk_of(self._workspace)
+    def _find_disk_excess(self, written: int) -> Excess | None:
+        bounds, before, disk = self._bounds, self._before, _read_disk_state(self._workspace)
         is_short = written > 0 and disk is not None and disk.f_bavail < disk.f_blocks * SPARE_DISK
         if written > bounds.disk_bytes or is_short:
             return Excess("disk_bytes", bounds.disk_bytes)
@@ -160,7 +160,7 @@ class CommandWatch:
         return None
 
 
-def _disk_of(workspace: str) -> os.statvfs_result | None:
+def _read_disk_state(workspace: str) -> os.statvfs_result | None:
     """Return the state of a file system; None if the workspace was removed meanwhile."""
     try:
         return os.statvfs(workspace)
@@ -179,11 +179,11 @@ def usage(pid: int, launcher_io: FileIO | None = None) -> Use:
     written = 0
     sessions: dict[int, int] = {}
     pids: list[int] = []
-    for child in descendants(pid):
+    for child in find_descendants(pid):
         try:
             fields = Path(f"/proc/{child}/statm").read_bytes().split()
             stat = Path(f"/proc/{child}/stat").read_bytes().rpartition(b")")[2].split()
-            written += _written_by(child, launcher_io)
+            written += _count_written(child, launcher_io)
             launcher_io = None
         except OSError:  # it ended just now
             continue
@@ -194,22 +194,22 @@ def usage(pid: int, launcher_io: FileIO | None = None) -> Use:
     return Use(pages * PAGE_BYTES, threads, written, sessions, pids)
 
 
-def _written_by(pid: int, opened: FileIO | None) -> int:
+def _count_written(pid: int, opened: FileIO | None) -> int:
     try:
         if opened is not None:
-            return _written(os.pread(opened.fileno(), IO_BYTES, 0))
-        return _written(Path(f"/proc/{pid}/io").read_bytes())
+            return _parse_written(os.pread(opened.fileno(), IO_BYTES, 0))
+        return _parse_written(Path(f"/proc/{pid}/io").read_bytes())
     except OSError:  # it ended just now, or this kernel does not count it
         return 0
 
 
-def _written(counts: bytes) -> int:
+def _parse_written(counts: bytes) -> int:
     lines = counts.split(b"\n")
     written, taken_back = (int(line.rpartition(b" ")[2]) for line in lines[5:7])
     return written - taken_back
 
 
-def _memory_is_short() -> bool:
+def _is_memory_short() -> bool:
     lines = Path("/proc/meminfo").read_bytes().split(b"\n", 3)
     total, available = (int(line.split()[1]) for line in (lines[0], lines[2]))
     return available < total * SPARE_MEMORY

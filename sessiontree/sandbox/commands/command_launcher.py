@@ -59,10 +59,10 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
     words = [ctypes.c_long(word) if isinstance(word, int) else ctypes.c_char_p(word) for word in arguments]
-    return _checked(_LIBC.syscall(ctypes.c_long(number), *words))
+    return _check_answer(_LIBC.syscall(ctypes.c_long(number), *words))
 
 
-def _checked(answer: int) -> int:
+def _check_answer(answer: int) -> int:
     if answer < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return answer
@@ -99,7 +99,7 @@ def _restrict_files(attributes: bytes, rules: list[tuple[str, int]]) -> None:
 def _filter_calls(program: bytes) -> None:
     code = ctypes.create_string_buffer(program, len(program))
     filters = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-    _checked(_LIBC.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), ctypes.c_char_p(filters)))
+    _check_answer(_LIBC.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), ctypes.c_char_p(filters)))
 
 
 def _hide() -> None:
@@ -107,7 +107,7 @@ def _hide() -> None:
 
     A program that a process becomes later is open to its own user again.
     """
-    _checked(_LIBC.prctl(_SET_DUMPABLE, *map(ctypes.c_ulong, (0, 0, 0, 0))))
+    _check_answer(_LIBC.prctl(_SET_DUMPABLE, *map(ctypes.c_ulong, (0, 0, 0, 0))))
 
 
 def confine(plan: dict[str, Any]) -> None:
@@ -117,7 +117,7 @@ def confine(plan: dict[str, Any]) -> None:
         OSError: the kernel refused a part of it, or the directory does not exist.
     """
     _limit(plan)
-    _checked(_LIBC.prctl(_SET_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0))))
+    _check_answer(_LIBC.prctl(_SET_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0))))
     _restrict_files(plan["ruleset"], plan["rules"])
     _filter_calls(plan["filter"])
     os.chdir(plan["workdir"])
@@ -131,13 +131,13 @@ def _open_terminal(size: tuple[int, int] | None) -> tuple[int, int]:
     if size is None:
         return -1, -1
     ours, commands = os.openpty()
-    _checked(_LIBC.ioctl(commands, ctypes.c_ulong(_SET_WINDOW), struct.pack("HHHH", *size, 0, 0)))
+    _check_answer(_LIBC.ioctl(commands, ctypes.c_ulong(_SET_WINDOW), struct.pack("HHHH", *size, 0, 0)))
     return ours, commands
 
 
 def _enter(terminal: int) -> None:
     """Make a terminal that of this process's session, and its input and output."""
-    _checked(_LIBC.ioctl(terminal, ctypes.c_ulong(_SET_TERMINAL), ctypes.c_int(0)))
+    _check_answer(_LIBC.ioctl(terminal, ctypes.c_ulong(_SET_TERMINAL), ctypes.c_int(0)))
     for standard in (0, 1, 2):
         os.dup2(terminal, standard)
 

@@ -36,10 +36,10 @@ from sessiontree.sandbox.jail import (
     EPERM,
     KILL,
     Machine,
-    assembled,
-    handled_rights,
-    landlock_abi,
-    numbers_of,
+    assemble,
+    compute_handled_rights,
+    query_landlock_abi,
+    select_call_numbers,
 )
 
 _METADATA: Final = """
@@ -83,7 +83,7 @@ _MAKES_A_FILE: Final = os.O_CREAT | 0o20000000  # and the bit that only O_TMPFIL
 
 def command_program(here: Machine) -> list[tuple[int, int, int, int]]:
     """Return the filter of a machine, as (code, jump if true, jump if false, operand) in order."""
-    denied = {**numbers_of(here, DENIED_CALLS), **numbers_of(here, MORE_DENIED)}
+    denied = {**select_call_numbers(here, DENIED_CALLS), **select_call_numbers(here, MORE_DENIED)}
     modes = MODES.split()
     lines: list[tuple[int, int, str]] = [
         (_LOAD, _ARCHITECTURE, ""),
@@ -91,9 +91,12 @@ def command_program(here: Machine) -> list[tuple[int, int, int, int]]:
         (_RETURN, KILL, ""),
         (_LOAD, _NUMBER, "known:"),
         (_AT_LEAST, _X32, "missing"),
-        *((_EQUAL, number, "missing") for number in numbers_of(here, f"{MISSING} {UNCOUNTED}").values()),
-        *((_EQUAL, number, "pair") for number in numbers_of(here, PAIR).values()),
-        *((_EQUAL, number, "send") for number in numbers_of(here, SEND).values()),
+        *(
+            (_EQUAL, number, "missing")
+            for number in select_call_numbers(here, f"{MISSING} {UNCOUNTED}").values()
+        ),
+        *((_EQUAL, number, "pair") for number in select_call_numbers(here, PAIR).values()),
+        *((_EQUAL, number, "send") for number in select_call_numbers(here, SEND).values()),
         *((_EQUAL, number, "denied") for name, number in denied.items() if name not in METADATA),
         *(
             (_EQUAL, int(number), label)
@@ -141,7 +144,7 @@ def command_program(here: Machine) -> list[tuple[int, int, int, int]]:
         (_RETURN, EPERM, "denied:"),
         (_RETURN, ENOSYS, "missing:"),
     ]
-    return assembled(lines)
+    return assemble(lines)
 
 
 def command_filter(here: Machine) -> bytes:
@@ -184,15 +187,15 @@ class Command:
     """Rows and columns of its terminal; None = it has none."""
 
 
-def packed_plan(command: Command, bounds: Bounds, here: Machine) -> bytes:
+def pack_plan(command: Command, bounds: Bounds, here: Machine) -> bytes:
     """Return the launcher and its plan in the form that ``BOOT`` reads."""
-    abi = landlock_abi()
-    return _launcher() + marshal.dumps(
+    abi = query_landlock_abi()
+    return _compile_launcher() + marshal.dumps(
         {
-            "pid_max": _pid_max(bounds),
-            "limits": _limits(bounds),
-            "ruleset": _ruleset(abi),
-            "rules": _rules(abi, command.workspace, may_write=command.may_write),
+            "pid_max": _compute_pid_max(bounds),
+            "limits": _list_limits(bounds),
+            "ruleset": _pack_ruleset(abi),
+            "rules": _list_rules(abi, command.workspace, may_write=command.may_write),
             "filter": _filter(here),
             "workspace": command.workspace,
             "workdir": command.workdir,
@@ -203,7 +206,7 @@ def packed_plan(command: Command, bounds: Bounds, here: Machine) -> bytes:
     )
 
 
-def _pid_max(bounds: Bounds) -> int:
+def _compute_pid_max(bounds: Bounds) -> int:
     """Return the largest process id if nothing else limits processes (limits do not bind root), else 0."""
     release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     if os.geteuid() != 0 or release < _PIDS_OF_A_NAMESPACE:
@@ -211,7 +214,7 @@ def _pid_max(bounds: Bounds) -> int:
     return RESERVED_PIDS + bounds.processes
 
 
-def _limits(bounds: Bounds) -> list[tuple[int, int, int]]:
+def _list_limits(bounds: Bounds) -> list[tuple[int, int, int]]:
     """Return resources with their soft and hard limits; the hard limit of processor time is 1 s longer.
 
     No process may raise its priority: the command runs only while nothing else needs the processor.
@@ -230,17 +233,17 @@ def _limits(bounds: Bounds) -> list[tuple[int, int, int]]:
     return [cpu, *((number, most, most) for number, most in same.items())]
 
 
-def _ruleset(abi: int) -> bytes:
+def _pack_ruleset(abi: int) -> bytes:
     """Return the kernel's ``struct landlock_ruleset_attr``, in the length that its version supports."""
     net = _BIND_AND_CONNECT if abi >= _TCP_FROM_ABI else 0
     scopes = _SIGNALS_AND_ABSTRACT_SOCKETS if abi >= _SCOPES_FROM_ABI else 0
-    attributes = struct.pack("=QQQ", handled_rights(abi), net, scopes)
+    attributes = struct.pack("=QQQ", compute_handled_rights(abi), net, scopes)
     return attributes[: 8 if abi < _TCP_FROM_ABI else 16 if abi < _SCOPES_FROM_ABI else 24]
 
 
-def _rules(abi: int, workspace: str, *, may_write: bool) -> list[tuple[str, int]]:
+def _list_rules(abi: int, workspace: str, *, may_write: bool) -> list[tuple[str, int]]:
     """Return places and rights: every mounted file may be read, and no network port is allowed."""
-    handled = handled_rights(abi)
+    handled = compute_handled_rights(abi)
     full = handled & ~(_MAKE_CHAR_DEVICE | _MAKE_BLOCK_DEVICE | _IOCTL_DEVICE)
     private: Sequence[str] = (TMP, HOME, SHARED_MEMORY)
     writable = (workspace, *private) if may_write else private
@@ -258,12 +261,12 @@ def _filter(here: Machine) -> bytes:
 
 
 @cache
-def _launcher() -> bytes:
+def _compile_launcher() -> bytes:
     path = Path(command_launcher.__file__)
     return marshal.dumps(compile(path.read_bytes(), path.name, "exec"))
 
 
-def shell_words(command: str) -> tuple[str, ...]:
+def build_shell_words(command: str) -> tuple[str, ...]:
     """Return the words that run a command line: by bash, or by sh where bash is missing."""
     shell = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
     return (shell, "-c", command)

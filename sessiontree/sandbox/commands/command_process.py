@@ -27,7 +27,7 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.handles.ports import Finished, HowEnded
 from sessiontree.sandbox.commands.command_bounds import Bounds, Excess
 from sessiontree.sandbox.commands.command_channel import CommandChannel
-from sessiontree.sandbox.process_tree import ProcessIdentity, children, living_below, process_of
+from sessiontree.sandbox.process_tree import ProcessIdentity, children, find_living_below, process_of
 
 SHOWN_AS: Final = "\ufffd"
 """Replaces bytes that are not UTF-8, and NUL."""
@@ -68,10 +68,10 @@ class OutputKeeper:
         """
         tail = bytes(self._tail[-self._half :])
         if self.total_bytes <= len(self._head) + len(tail):
-            return shown(bytes(self._head) + tail), "", 0
-        head = whole_characters(bytes(self._head))
-        tail = _without_a_part_at_the_beginning(tail)
-        return shown(head), shown(tail), self.total_bytes - len(head) - len(tail)
+            return decode_output(bytes(self._head) + tail), "", 0
+        head = trim_partial_end(bytes(self._head))
+        tail = _trim_partial_start(tail)
+        return decode_output(head), decode_output(tail), self.total_bytes - len(head) - len(tail)
 
 
 class Decoder:
@@ -87,12 +87,12 @@ class Decoder:
         return self._decoder.decode(data, last).replace("\0", SHOWN_AS)
 
 
-def shown(data: bytes) -> str:
+def decode_output(data: bytes) -> str:
     """Return bytes as text."""
     return data.decode("utf-8", "replace").replace("\0", SHOWN_AS)
 
 
-def whole_characters(data: bytes) -> bytes:
+def trim_partial_end(data: bytes) -> bytes:
     """Return the bytes without an incomplete character at their end."""
     for back in range(1, min(_MAX_CHARACTER, len(data) + 1)):
         byte = data[-back]
@@ -102,7 +102,7 @@ def whole_characters(data: bytes) -> bytes:
     return data
 
 
-def _without_a_part_at_the_beginning(data: bytes) -> bytes:
+def _trim_partial_start(data: bytes) -> bytes:
     """Return the bytes without an incomplete character at their beginning."""
     parts = 0
     while parts < min(_MAX_CHARACTER - 1, len(data)) and data[parts] & _CONTINUES == _CONTINUATION:
@@ -176,7 +176,7 @@ def read_report(written: bytes) -> Report:
 class ExcessWatch(Protocol):
     """Looks after what a command uses."""
 
-    def excess(self, launcher_io: FileIO | None = None) -> Excess | None:
+    def find_excess(self, launcher_io: FileIO | None = None) -> Excess | None:
         """Return the first limit that is exceeded, or None."""
         ...
 
@@ -235,7 +235,7 @@ class CommandProcess:
         outer = process_of(self._pid) if self._pid else None
         if outer is None:
             return set()
-        killed = {outer, *living_below(outer.pid)}
+        killed = {outer, *find_living_below(outer.pid)}
         _kill(outer.pid)
         return killed
 
@@ -247,25 +247,25 @@ class CommandProcess:
         """
         began = time.monotonic()
         with self._opened as stack:
-            output, write_output = _pipe(stack)
+            output, write_output = _open_pipe(stack)
             # Not a pipe: nobody inside could open a socket again, even if its descriptor were found.
             status, write_status = map(stack.enter_context, socket.socketpair())
-            plan = _memory(stack, self._plan)
+            plan = _open_memory_file(stack, self._plan)
             stack.callback(self._channel.close)
             process = self._start(plan.fileno(), write_output.fileno(), write_status.fileno())
             write_output.close()
             write_status.close()
-            with _exit_of(process) as gone, self._listening(output.fileno(), status):
+            with _exit_of(process) as gone, self._listen(output.fileno(), status):
                 self._pid = process.pid
                 self._channel.started(process.pid)
                 try:
-                    ended_for = await self._until_over(process.pid, gone, began + timeout_s, status)
+                    ended_for = await self._wait_until_over(process.pid, gone, began + timeout_s, status)
                 finally:
                     try:
                         await _end(process, gone)
                     finally:
                         self._pid = 0
-        return self._finished(ended_for, time.monotonic() - began)
+        return self._describe_end(ended_for, time.monotonic() - began)
 
     def _start(self, plan: int, output: int, status: int) -> subprocess.Popen[bytes]:
         given = self._channel.open_input()
@@ -286,7 +286,7 @@ class CommandProcess:
             if given is not None:
                 os.close(given)
 
-    async def _until_over(
+    async def _wait_until_over(
         self, pid: int, gone: asyncio.Future[None], deadline: float, status: socket.socket
     ) -> Excess | None:
         """Wait until it has ended (None) or must be killed: its time is up, or it uses too much."""
@@ -330,13 +330,13 @@ class CommandProcess:
                 return Excess("output_bytes", self._bounds.output_bytes)
             began = time.monotonic()
             self._hear(status)
-            if excess := watch.excess(self._launcher_io):
+            if excess := watch.find_excess(self._launcher_io):
                 return excess
             pause_s = max(LOOK_EVERY_S, (time.monotonic() - began) / SHARE_OF_LOOKING)
         return None
 
     @contextlib.contextmanager
-    def _listening(self, output: int, status: socket.socket) -> Iterator[None]:
+    def _listen(self, output: int, status: socket.socket) -> Iterator[None]:
         """Take output while the block runs, and what is left of it and of the reports afterwards."""
         self._listen_to(output)
         try:
@@ -399,16 +399,16 @@ class CommandProcess:
         if self._on_output is not None and (text := self._decoder.text(data, last=last)):
             self._on_output(text)
 
-    def _finished(self, ended_for: Excess | None, elapsed_s: float) -> Finished:
+    def _describe_end(self, ended_for: Excess | None, elapsed_s: float) -> Finished:
         """Return how it ended. A bound that was exceeded counts for more than what its launcher reported."""
         head, tail, dropped = self._keeper.kept()
         if ended_for is not None and ended_for is not TIMED_OUT:
             return Finished("limit", None, signal.SIGKILL, head, tail, dropped, elapsed_s, *ended_for)
         report = read_report(self._told)
         if self._asked:
-            return _timed_out(report, head, tail, dropped, elapsed_s)
+            return _describe_timeout(report, head, tail, dropped, elapsed_s)
         if report.code is not None:
-            limit, allowed = self._suspected(tail or head) if report.code else NO_LIMIT
+            limit, allowed = self._suspect_limit(tail or head) if report.code else NO_LIMIT
             return Finished("exited", report.code, None, head, tail, dropped, elapsed_s, limit, allowed)
         if report.number is not None:
             limit, allowed = self._bound(SIGNAL_LIMITS.get(report.number))
@@ -424,7 +424,7 @@ class CommandProcess:
         said = report.reason or (head + tail).strip() or "its launcher ended without a report"
         raise ExecutionError(f"the command was not started: {said}")
 
-    def _suspected(self, text: str) -> tuple[str | None, int | None]:
+    def _suspect_limit(self, text: str) -> tuple[str | None, int | None]:
         """Return the limit that the final output of a failed command names."""
         last = text[-LAST_WORDS_CHARS:]
         return self._bound(next((name for words, name in LAST_WORDS if any(map(last.count, words))), None))
@@ -433,7 +433,7 @@ class CommandProcess:
         return NO_LIMIT if name is None else (name, getattr(self._bounds, name))
 
 
-def _pipe(stack: contextlib.ExitStack) -> tuple[FileIO, FileIO]:
+def _open_pipe(stack: contextlib.ExitStack) -> tuple[FileIO, FileIO]:
     """Return the reading and the writing end of a pipe; both are closed with the stack."""
     read, write = os.pipe()
     return stack.enter_context(FileIO(read, "rb")), stack.enter_context(FileIO(write, "wb"))
@@ -446,7 +446,7 @@ def _read_all(descriptor: int, take: Callable[[bytes], None]) -> None:
             take(data)
 
 
-def _memory(stack: contextlib.ExitStack, data: bytes) -> FileIO:
+def _open_memory_file(stack: contextlib.ExitStack, data: bytes) -> FileIO:
     """Return a file in memory that contains the data, positioned at its beginning."""
     file = stack.enter_context(FileIO(os.memfd_create("plan"), "r+b"))
     file.write(data)
@@ -522,7 +522,7 @@ def _signal_inner(pid: int, number: signal.Signals) -> bool:
     return bool(inner)
 
 
-def _timed_out(report: Report, head: str, tail: str, dropped: int, elapsed_s: float) -> Finished:
+def _describe_timeout(report: Report, head: str, tail: str, dropped: int, elapsed_s: float) -> Finished:
     """Return how a command ended after it was asked to: by itself, by a signal, or killed."""
     killed = signal.SIGKILL if report.code is None else None
     number = report.number or killed

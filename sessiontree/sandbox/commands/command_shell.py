@@ -13,26 +13,26 @@ from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.handles.ports import COMMAND_CLEANUP_S, Finished
 from sessiontree.contracts.kinds import ExecSecurity, PermissionTier, WorkspaceAccess
 from sessiontree.contracts.tools.skills import Skill
-from sessiontree.contracts.tools.thread_calls import in_thread
-from sessiontree.policy.commands.verdict import HARMLESS, single_program
-from sessiontree.protected import OwnPlaces, Seen, protected_places
+from sessiontree.contracts.tools.thread_calls import run_in_thread
+from sessiontree.policy.commands.verdict import HARMLESS, parse_single_program
+from sessiontree.protected import OwnPlaces, Seen, find_protected_places
 from sessiontree.sandbox.commands.command_bounds import Bounds, CommandWatch
 from sessiontree.sandbox.commands.command_channel import CommandChannel
 from sessiontree.sandbox.commands.command_launcher import BOOT
-from sessiontree.sandbox.commands.command_plan import Command, packed_plan, shell_words
+from sessiontree.sandbox.commands.command_plan import Command, build_shell_words, pack_plan
 from sessiontree.sandbox.commands.command_process import CommandProcess, OnOutput
 from sessiontree.sandbox.commands.environment import (
     SYSTEM_PATH,
     check_plain_variables,
     check_variables,
     check_workspace,
-    fresh_environment,
+    get_running_interpreter,
+    list_program_folders,
+    make_fresh_environment,
+    make_program_finder,
     mount_words,
-    program_finder,
-    programs_of,
-    running_interpreter,
 )
-from sessiontree.sandbox.commands.kernel_support import bubblewrap, confining_machine
+from sessiontree.sandbox.commands.kernel_support import find_bubblewrap, require_machine
 from sessiontree.sandbox.commands.running_commands import RunningCommands
 from sessiontree.sandbox.resources.command_turns import SessionTurns
 
@@ -106,7 +106,7 @@ class CommandShell(RunningCommands):
         check_workspace(self._workspace)  # before its places are looked for: it may be the whole machine
         start = self._start_in(workdir)
         channel = channel or CommandChannel()
-        make = partial(self._prepared, command, start, env or {}, keep_bytes, on_output, channel)
+        make = partial(self._prepare, command, start, env or {}, keep_bytes, on_output, channel)
         return await self.take_turn(lambda: self._run_now(make, timeout_s), channel)
 
     async def _run_now(self, make: Callable[[Seen], CommandProcess], timeout_s: float) -> Finished:
@@ -124,9 +124,9 @@ class CommandShell(RunningCommands):
         """Return the protected places of the workspace; empty if a command can't write to it."""
         if not self._may_write:
             return Seen(self._workspace)
-        return await in_thread(protected_places(self._workspace, self._own).see)
+        return await run_in_thread(find_protected_places(self._workspace, self._own).see)
 
-    def _prepared(
+    def _prepare(
         self,
         command: str,
         start: str,
@@ -137,17 +137,17 @@ class CommandShell(RunningCommands):
         seen: Seen,
     ) -> CommandProcess:
         check_variables(env)
-        bwrap, here = bubblewrap(), confining_machine()
-        interpreter = running_interpreter()
+        bwrap, here = find_bubblewrap(), require_machine()
+        interpreter = get_running_interpreter()
         hidden = [os.path.realpath(path) for path in self._hidden]
         if self._security == "full":
-            program, programs = shell_words(command), programs_of(interpreter, self._workspace)
+            program, programs = build_shell_words(command), list_program_folders(interpreter, self._workspace)
         else:
             check_plain_variables(env)
-            program, programs = self._harmless_program(command), SYSTEM_PATH
+            program, programs = self._find_harmless_program(command), SYSTEM_PATH
         window = channel.window
         env = env if window is None else {"TERM": TERMINAL, **env}
-        environment = fresh_environment(programs, start, env)
+        environment = make_fresh_environment(programs, start, env)
         size = None if window is None else (window.rows, window.columns)
         asked = Command(program, self._workspace, start, environment, self._may_write, size)
         mounts = mount_words(
@@ -162,7 +162,7 @@ class CommandShell(RunningCommands):
         words = [bwrap, *mounts]
         return CommandProcess(
             [*words, "--", interpreter.real_program, "-I", "-S", "-c", BOOT],
-            packed_plan(asked, self._bounds, here),
+            pack_plan(asked, self._bounds, here),
             partial(CommandWatch, workspace=self._workspace, bounds=self._bounds),
             self._bounds,
             cleanup_s=lambda: self.cleanup_s,
@@ -171,13 +171,13 @@ class CommandShell(RunningCommands):
             channel=channel,
         )
 
-    def _harmless_program(self, command: str) -> tuple[str, ...]:
+    def _find_harmless_program(self, command: str) -> tuple[str, ...]:
         try:
-            return single_program(command, program_finder(self._workspace, SYSTEM_PATH))
+            return parse_single_program(command, make_program_finder(self._workspace, SYSTEM_PATH))
         except ValueError as error:
             raise PermissionDenied(
                 PermissionTier.SYSTEM,
-                f"can't run {_shown(command)}: {_cut(str(error))}. "
+                f"can't run {_escape(command)}: {_cut(str(error))}. "
                 f"This session's exec security is {self._security!r}: it runs one program at a time, without "
                 f"a shell, of these: {', '.join(HARMLESS)}",
                 by_policy=True,
@@ -193,7 +193,7 @@ class CommandShell(RunningCommands):
         return path
 
 
-def _shown(command: str) -> str:
+def _escape(command: str) -> str:
     """Return a command as an error shows it: escaped, and cut."""
     return repr(_cut(command))
 

@@ -97,7 +97,7 @@ def check_plain_variables(env: Mapping[str, str]) -> None:
             )
 
 
-def fresh_environment(programs: Sequence[str], workdir: str, env: Mapping[str, str]) -> dict[str, str]:
+def make_fresh_environment(programs: Sequence[str], workdir: str, env: Mapping[str, str]) -> dict[str, str]:
     """Return the whole environment of a command.
 
     Args:
@@ -158,16 +158,16 @@ class Interpreter:
     """The directory of its scripts."""
 
 
-def running_interpreter() -> Interpreter:
+def get_running_interpreter() -> Interpreter:
     """Return the interpreter of this process."""
     real = os.path.realpath(sys.executable)
     found = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix)}
     found.add(str(Path(real).parent.parent))
-    prefixes = tuple(sorted(prefix for prefix in found if prefix != "/" and not _beneath(prefix, "/usr")))
+    prefixes = tuple(sorted(prefix for prefix in found if prefix != "/" and not _is_beneath(prefix, "/usr")))
     return Interpreter(sys.executable, real, prefixes, str(Path(os.path.realpath(sys.prefix)) / "bin"))
 
 
-def library_places(names: Sequence[str]) -> Iterator[str]:
+def find_library_places(names: Sequence[str]) -> Iterator[str]:
     """Yield the directory or file of each of these packages that is installed, links resolved."""
     for name in names:
         spec = find_spec(name)
@@ -177,7 +177,7 @@ def library_places(names: Sequence[str]) -> Iterator[str]:
         yield str(Path(place).parent) if spec.submodule_search_locations else place
 
 
-def _beneath(path: str, top: str) -> bool:
+def _is_beneath(path: str, top: str) -> bool:
     return PurePosixPath(path).is_relative_to(top)
 
 
@@ -190,15 +190,15 @@ def check_workspace(workspace: str) -> None:
     """
     if not Path(workspace).is_dir():
         raise ExecutionError(f"the workspace {workspace!r} is gone, or not a directory any more; restore it")
-    if workspace in _NO_WORKSPACE or any(_beneath(workspace, place) for place in _KERNELS_OWN):
+    if workspace in _NO_WORKSPACE or any(_is_beneath(workspace, place) for place in _KERNELS_OWN):
         raise ConfinementUnavailable(
             f"the workspace is {workspace!r}", "give the tree a directory that is not the system's own"
         )
 
 
-def programs_of(interpreter: Interpreter, workspace: str) -> tuple[str, ...]:
+def list_program_folders(interpreter: Interpreter, workspace: str) -> tuple[str, ...]:
     """Return the directories that are searched for programs; the system's come before the workspace's."""
-    if _beneath(interpreter.programs, workspace):
+    if _is_beneath(interpreter.programs, workspace):
         return (f"{STAND_IN}/bin", *SYSTEM_PATH, interpreter.programs)
     return (interpreter.programs, *SYSTEM_PATH)
 
@@ -226,13 +226,13 @@ def mount_words(
     """
     bind = "--bind" if may_write else "--ro-bind"
     visible = {prefix: ["--ro-bind", prefix, prefix] for prefix in interpreter.prefixes}
-    visible |= {path: ["--ro-bind", path, path] for path in _system()}
-    visible[TMP] = _memory(TMP, bounds.scratch_bytes)
-    visible[HOME] = _memory(HOME, bounds.scratch_bytes // 4)
+    visible |= {path: ["--ro-bind", path, path] for path in _list_system_places()}
+    visible[TMP] = _mount_memory(TMP, bounds.scratch_bytes)
+    visible[HOME] = _mount_memory(HOME, bounds.scratch_bytes // 4)
     visible[workspace] = [bind, workspace, workspace]
     seen = seen or Seen(workspace)
     visible |= {
-        path: ["--ro-bind", path, path] for path in seen.paths if _nearest(path, visible) == workspace
+        path: ["--ro-bind", path, path] for path in seen.paths if _find_nearest(path, visible) == workspace
     }
     covers = {place: _cover(place) for place in hidden if _is_seen(place, visible)}
     pinned = {
@@ -245,31 +245,31 @@ def mount_words(
             *(each for each in seen.absent if os.path.isdir(os.path.dirname(each))),  # noqa: PTH112, PTH120 - one call
         )
         for way in PurePosixPath(place).parents
-        if way != PurePosixPath(workspace) and _nearest(str(way), visible) == workspace
+        if way != PurePosixPath(workspace) and _find_nearest(str(way), visible) == workspace
     }
     placed = {**pinned, **visible, **covers}
     words = [*NAMESPACES, "--proc", "/proc", "--dev", "/dev"]
-    words += _memory(SHARED_MEMORY, bounds.scratch_bytes // 4)
+    words += _mount_memory(SHARED_MEMORY, bounds.scratch_bytes // 4)
     for path in sorted(placed, key=lambda path: (path.count("/"), path)):
         words += placed[path]
-    words += [word for link in _links() for word in link]
-    if _beneath(interpreter.programs, workspace):
+    words += [word for link in _list_links() for word in link]
+    if _is_beneath(interpreter.programs, workspace):
         words += _stand_in(interpreter)
-    words += _skill_words(skills or {}, hidden)
+    words += _build_skill_words(skills or {}, hidden)
     return [*words, "--remount-ro", "/"]
 
 
-def system_words() -> list[str]:
+def build_system_words() -> list[str]:
     """Return bubblewrap's options that show the system's programs and settings, read-only."""
-    words = [word for path in _system() for word in ("--ro-bind", path, path)]
-    return words + [word for link in _links() for word in link]
+    words = [word for path in _list_system_places() for word in ("--ro-bind", path, path)]
+    return words + [word for link in _list_links() for word in link]
 
 
-def _skill_words(skills: Mapping[str, str], hidden: Sequence[str]) -> list[str]:
+def _build_skill_words(skills: Mapping[str, str], hidden: Sequence[str]) -> list[str]:
     """Return the words that mount skills read-only, without missing ones and those around a hidden place."""
     words: list[str] = []
     for folder, place in skills.items():
-        if not any(_beneath(folder, each) or _beneath(each, folder) for each in hidden):
+        if not any(_is_beneath(folder, each) or _is_beneath(each, folder) for each in hidden):
             words += ["--ro-bind-try", folder, place]
     return words
 
@@ -285,7 +285,7 @@ def _stand_in(interpreter: Interpreter) -> list[str]:
     return words
 
 
-def _memory(path: str, size: int) -> list[str]:
+def _mount_memory(path: str, size: int) -> list[str]:
     return ["--perms", "1777", "--size", str(size), "--tmpfs", path]
 
 
@@ -296,16 +296,16 @@ def _cover(place: str) -> list[str]:
 
 
 def _is_seen(place: str, visible: dict[str, list[str]]) -> bool:
-    nearest = _nearest(place, visible)
+    nearest = _find_nearest(place, visible)
     return nearest not in {"", TMP, HOME} and os.path.lexists(place)
 
 
-def _nearest(path: str, visible: dict[str, list[str]]) -> str:
+def _find_nearest(path: str, visible: dict[str, list[str]]) -> str:
     """Return the deepest mounted place that contains a path; empty if none does."""
-    return max((place for place in visible if _beneath(path, place)), key=len, default="")
+    return max((place for place in visible if _is_beneath(path, place)), key=len, default="")
 
 
-def _system() -> Iterator[str]:
+def _list_system_places() -> Iterator[str]:
     yield "/usr"
     for name in _NAMES_OF_USR:
         path = Path("/", name)
@@ -316,14 +316,16 @@ def _system() -> Iterator[str]:
             yield f"/etc/{name}"
 
 
-def _links() -> Iterator[tuple[str, str, str]]:
+def _list_links() -> Iterator[tuple[str, str, str]]:
     for name in _NAMES_OF_USR:
         path = Path("/", name)
         if path.is_symlink():
             yield "--symlink", str(path.readlink()), str(path)
 
 
-def program_finder(workspace: str, searched: tuple[str, ...] | None = None) -> Callable[[str], str | None]:
+def make_program_finder(
+    workspace: str, searched: tuple[str, ...] | None = None
+) -> Callable[[str], str | None]:
     """Return a function that finds programs for commands of a workspace and trusts only the system's.
 
     The function takes a program as a command names it, and returns the file that would run, links resolved.
@@ -335,23 +337,23 @@ def program_finder(workspace: str, searched: tuple[str, ...] | None = None) -> C
         workspace: Absolute, without links.
         searched: Directories in search order; None = those of a command's PATH.
     """
-    places = programs_of(running_interpreter(), workspace) if searched is None else searched
+    places = list_program_folders(get_running_interpreter(), workspace) if searched is None else searched
     systems = tuple(place for place in SYSTEM_PATH if not Path(place).is_relative_to(workspace))
 
     def find(name: str) -> str | None:
         path = PurePosixPath(name)
         if "/" in name:
             is_plain = str(path) == name and ".." not in path.parts
-            return _program(name, workspace) if is_plain and str(path.parent) in systems else None
+            return _resolve_program(name, workspace) if is_plain and str(path.parent) in systems else None
         for place in places:
             if name and os.path.lexists(os.path.join(place, name)):  # noqa: PTH118 - nothing but a name is joined
-                return _program(f"{place}/{name}", workspace) if place in systems else None
+                return _resolve_program(f"{place}/{name}", workspace) if place in systems else None
         return None
 
     return find
 
 
-def _program(path: str, workspace: str) -> str | None:
+def _resolve_program(path: str, workspace: str) -> str | None:
     real = Path(os.path.realpath(path))
     is_systems = any(real.is_relative_to(place) for place in ("/usr", *SYSTEM_PATH))
     if not is_systems or real.is_relative_to(workspace):

@@ -19,10 +19,10 @@ from sessiontree.sandbox.jail import (
     FULL_ABI,
     LEVEL_VARIABLE,
     Machine,
+    detect_machine,
+    format_level,
     has_seccomp,
-    landlock_abi,
-    level_text,
-    machine,
+    query_landlock_abi,
 )
 
 _WRITTEN: Final = re.compile(r"landlock-([1-9][0-9]{0,3})(\+seccomp)?")
@@ -47,7 +47,7 @@ class Level:
 
     def __str__(self) -> str:
         """Return the level's text."""
-        return level_text(self.landlock, self.seccomp)
+        return format_level(self.landlock, self.seccomp)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -64,13 +64,13 @@ class Level:
         return cls(int(found[1]), found[2] is not None)
 
 
-def available_level() -> Level:
+def detect_level() -> Level:
     """Return the level of a process that the launcher would start here. Changes nothing."""
-    abi = landlock_abi()
+    abi = query_landlock_abi()
     return Level(abi, abi > 0 and has_seccomp())
 
 
-def level_in_force() -> Level:
+def read_level_in_force() -> Level:
     """Return this process's own level: what the launcher recorded, as far as the kernel confirms it.
 
     The self-test shows whether calls and files are refused in every thread.
@@ -129,17 +129,17 @@ class CommandConfinement:
 
 def command_confinement() -> CommandConfinement:
     """Check all parts, and try bubblewrap once. Blocks for about 0.05 s."""
-    kernel = level_text(landlock_abi(), has_seccomp())
+    kernel = format_level(query_landlock_abi(), has_seccomp())
     version, failure = None, None
     try:
-        version = version_of(bubblewrap())
-        confining_machine()
+        version = read_version(find_bubblewrap())
+        require_machine()
     except ConfinementUnavailable as error:
         failure = error
     return CommandConfinement(version, kernel, failure)
 
 
-def bubblewrap(searched: str = SEARCHED) -> str:
+def find_bubblewrap(searched: str = SEARCHED) -> str:
     """Return bubblewrap's path, after checking once that it can make its namespaces here.
 
     Args:
@@ -173,22 +173,22 @@ def _try(path: str) -> None:
         raise ConfinementUnavailable(f"bubblewrap can't make its namespaces: {said}", ALLOW)
 
 
-def version_of(path: str) -> str:
+def read_version(path: str) -> str:
     """Return bubblewrap's version as it prints it."""
     done = subprocess.run([path, "--version"], capture_output=True, check=False, timeout=TRIAL_TIMEOUT_S)  # noqa: S603 - fixed words
     return done.stdout.decode(errors="replace").removeprefix("bubblewrap ").strip()
 
 
-def confining_machine() -> Machine:
+def require_machine() -> Machine:
     """Return this processor's calls, after checking that the kernel offers what confines a command.
 
     Raises:
         ConfinementUnavailable: it does not.
     """
-    abi, here = landlock_abi(), machine() if has_seccomp() else None
+    abi, here = query_landlock_abi(), detect_machine() if has_seccomp() else None
     if abi < FULL_ABI or here is None:
         raise ConfinementUnavailable(
-            f"the kernel offers {level_text(abi, here is not None)!r}; required are Landlock, "
+            f"the kernel offers {format_level(abi, here is not None)!r}; required are Landlock, "
             f"ABI {FULL_ABI} or later (Linux 6.2), and seccomp on x86_64 or aarch64",
             "start it with lsm=landlock,… or use a newer one",
         )

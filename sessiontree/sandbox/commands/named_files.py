@@ -19,7 +19,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
-from sessiontree.policy.commands.named_words import words_in
+from sessiontree.policy.commands.named_words import collect_words
 
 MAX_LOOKED: Final = 20_000
 """Maximum number of files and names that are examined for one command."""
@@ -34,7 +34,7 @@ _LISTED: Final = re.compile(r"\[(?:[A-Za-z0-9]+|0-9)\]")
 """A list that means the same in every locale."""
 
 
-def named_files(
+def fingerprint_named_files(
     workspace: str, arguments: Mapping[str, JsonValue], member: str, hidden: Sequence[Path] = ()
 ) -> str:
     """Return a text that changes when something that a command names is changed or replaced.
@@ -59,15 +59,15 @@ def named_files(
     start = os.path.normpath(os.path.join(workspace, workdir))  # noqa: PTH118 - no path is touched
     given = arguments.get("env")
     variables = given.items() if isinstance(given, Mapping) else ()
-    named = words_in(command, {name: value for name, value in variables if isinstance(value, str)})
-    found = None if named.is_open else files_of(workspace, start, named.words)
+    named = collect_words(command, {name: value for name, value in variables if isinstance(value, str)})
+    found = None if named.is_open else read_named_files(workspace, start, named.words)
     if found is None:
-        return _everything(workspace, start, frozenset(os.path.realpath(path) for path in hidden))
-    found = {"": _directory(start), **found}
+        return _fingerprint_workspace(workspace, start, frozenset(os.path.realpath(path) for path in hidden))
+    found = {"": _identify_directory(start), **found}
     return dump_json({path: known for path, known in sorted(found.items()) if known is not None})
 
 
-def files_of(workspace: str, start: str, words: frozenset[str]) -> dict[str, JsonValue] | None:
+def read_named_files(workspace: str, start: str, words: frozenset[str]) -> dict[str, JsonValue] | None:
     """Return what is now at each place of a workspace that words name; None if they name too many.
 
     Args:
@@ -99,9 +99,9 @@ class _Look:
         for place in places:  # grows during the loop
             if len(places) > _MAX_PLACES:
                 return False
-            paths = [_joined(place, word) for word in words]
+            paths = [_join_path(place, word) for word in words]
             for pattern in patterns:
-                paths += self._matches(place, pattern)
+                paths += self._find_matches(place, pattern)
             self.left -= len(paths)
             if self.left < 0:
                 return False
@@ -112,7 +112,7 @@ class _Look:
         """Record what is at a path of the workspace; return whether it is a directory not seen before."""
         if path in self.found:
             return False
-        known = _status(path)
+        known = _read_status(path)
         if known is None or not self._is_inside(path):
             return False
         if stat.S_ISDIR(known.st_mode):
@@ -121,7 +121,7 @@ class _Look:
             self.met.add((known.st_dev, known.st_ino))
             return is_new
         if stat.S_ISREG(known.st_mode):
-            self.found[path] = _file(known)
+            self.found[path] = _describe_file(known)
         return False
 
     def _is_inside(self, path: str) -> bool:
@@ -129,37 +129,37 @@ class _Look:
             return True
         return Path(os.path.realpath(path)).is_relative_to(self.workspace)
 
-    def _matches(self, place: str, pattern: str) -> list[str]:
+    def _find_matches(self, place: str, pattern: str) -> list[str]:
         """Return the paths that match a pattern, and perhaps more."""
         found = ["/" if pattern.startswith("/") else place]
         for part in [each for each in pattern.split("/") if each]:
             if self.left < 0:
                 return []
             if part == "**":
-                found = list(dict.fromkeys(inner for each in found for inner in self._below(each)))
+                found = list(dict.fromkeys(inner for each in found for inner in self._walk_below(each)))
             elif _has_no_magic(part):
-                found = [_joined(each, part) for each in found]
+                found = [_join_path(each, part) for each in found]
             else:
-                found = [inner for each in found for inner in self._fitting(each, part)]
+                found = [inner for each in found for inner in self._find_fitting(each, part)]
         return found
 
-    def _fitting(self, place: str, part: str) -> Iterator[str]:
+    def _find_fitting(self, place: str, part: str) -> Iterator[str]:
         if self._is_inside(place):
-            wanted = _widened(part)
-            for name in self._names(place):
+            wanted = _widen(part)
+            for name in self._list_names(place):
                 if wanted.fullmatch(name) and (part.startswith(".") or not name.startswith(".")):
-                    yield _joined(place, name)
+                    yield _join_path(place, name)
 
-    def _below(self, place: str) -> Iterator[str]:
+    def _walk_below(self, place: str) -> Iterator[str]:
         waiting = [place]
         while waiting:
             each = waiting.pop()
             self.left -= 1
             yield each
             if self._is_inside(each) and not Path(each).is_symlink():
-                waiting += [_joined(each, name) for name in self._names(each)]
+                waiting += [_join_path(each, name) for name in self._list_names(each)]
 
-    def _names(self, place: str) -> list[str]:
+    def _list_names(self, place: str) -> list[str]:
         try:
             names = os.listdir(place)  # noqa: PTH208 - names alone
         except (OSError, ValueError):
@@ -168,21 +168,21 @@ class _Look:
         return names if self.left > 0 else []
 
 
-def _widened(part: str) -> re.Pattern[str]:
+def _widen(part: str) -> re.Pattern[str]:
     """Return an expression that matches at least what a shell's pattern does, however it was quoted."""
     rest = _BRACKETS.sub("", part)
     if 0 <= rest.find("[") < rest.rfind("]"):  # a class of characters, or something else
         begin, end = part.index("["), part.rindex("]")
-        return re.compile(_expression(part[:begin]) + ".*" + _expression(part[end + 1 :]), re.DOTALL)
+        return re.compile(_translate_part(part[:begin]) + ".*" + _translate_part(part[end + 1 :]), re.DOTALL)
     found, at = [], 0
     for match in _BRACKETS.finditer(part):
         listed = match[0] if _LISTED.fullmatch(match[0]) else "."
-        found += [_expression(part[at : match.start()]), f"(?:{listed}|{re.escape(match[0])})"]
+        found += [_translate_part(part[at : match.start()]), f"(?:{listed}|{re.escape(match[0])})"]
         at = match.end()
-    return re.compile("".join(found) + _expression(part[at:]), re.DOTALL)
+    return re.compile("".join(found) + _translate_part(part[at:]), re.DOTALL)
 
 
-def _expression(part: str) -> str:
+def _translate_part(part: str) -> str:
     """Return the expression of a pattern without brackets; several stars are one."""
     signs = {"*": ".*", "?": "."}
     return "".join(signs.get(sign, re.escape(sign)) for sign in re.sub(r"\*+", "*", part))
@@ -192,13 +192,13 @@ def _has_no_magic(word: str) -> bool:
     return not any(sign in word for sign in "*?[")
 
 
-def _joined(place: str, word: str) -> str:
+def _join_path(place: str, word: str) -> str:
     return os.path.join(place, word)  # noqa: PTH118 - no path is touched
 
 
-def _everything(workspace: str, start: str, hidden: frozenset[str]) -> str:
+def _fingerprint_workspace(workspace: str, start: str, hidden: frozenset[str]) -> str:
     """Return a text about every file of a workspace."""
-    digest = hashlib.blake2b(dump_json(["", _directory(start)]).encode("ascii"))
+    digest = hashlib.blake2b(dump_json(["", _identify_directory(start)]).encode("ascii"))
     waiting = [workspace]
     left = MAX_FILES
     while waiting:
@@ -217,25 +217,25 @@ def _everything(workspace: str, start: str, hidden: frozenset[str]) -> str:
         for entry in rows:
             if entry.path in hidden or entry.name.startswith(_UNFINISHED):
                 continue
-            known = _status(entry.path, follow=False)
+            known = _read_status(entry.path, follow=False)
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
             elif known is not None:
-                digest.update(dump_json([entry.path, _file(known)]).encode("ascii"))
+                digest.update(dump_json([entry.path, _describe_file(known)]).encode("ascii"))
     return digest.hexdigest()
 
 
-def _status(path: str, *, follow: bool = True) -> os.stat_result | None:
+def _read_status(path: str, *, follow: bool = True) -> os.stat_result | None:
     try:
         return os.stat(path, follow_symlinks=follow)  # noqa: PTH116 - one call
     except (OSError, ValueError):
         return None
 
 
-def _directory(path: str) -> JsonValue:
-    known = _status(path)
+def _identify_directory(path: str) -> JsonValue:
+    known = _read_status(path)
     return None if known is None else [known.st_dev, known.st_ino]
 
 
-def _file(known: os.stat_result) -> JsonValue:
+def _describe_file(known: os.stat_result) -> JsonValue:
     return [known.st_dev, known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns]

@@ -39,7 +39,7 @@ _SCRIPT: Final = (
 )
 
 
-def speech_program() -> str | None:
+def find_speech_program() -> str | None:
     """Return the path of espeak-ng, searched where only the machine's owner can write; None if missing."""
     return shutil.which(SPEECH_PROGRAM, path=SEARCHED)
 
@@ -57,7 +57,7 @@ async def speak_confined(wanted: SpeechRequest, workspace: Path, hidden: Sequenc
         ExecutionError: the program is missing, failed, or its output is too long.
         ConfinementUnavailable: it can't be confined here.
     """
-    program = speech_program()
+    program = find_speech_program()
     if program is None:
         raise ExecutionError(NO_SPEECH)
     if wanted.audio_format != "wav":
@@ -83,10 +83,10 @@ async def speak_confined(wanted: SpeechRequest, workspace: Path, hidden: Sequenc
         raise ExecutionError("espeak-ng's output is too long, or not complete") from error
     if not HEADER_BYTES < len(data) <= MAX_AUDIO_BYTES:
         raise ExecutionError(f"the spoken text has {len(data):,} bytes; at most {MAX_AUDIO_BYTES:,} are kept")
-    return Speech(_sized(data), "wav", voice, SPEECH_PROGRAM)
+    return Speech(_correct_lengths(data), "wav", voice, SPEECH_PROGRAM)
 
 
-def _sized(data: bytes) -> bytes:
+def _correct_lengths(data: bytes) -> bytes:
     """Return a WAV file with its true lengths; on a pipe the program can't know them when it begins."""
     whole, sound = len(data) - 8, len(data) - HEADER_BYTES
     return data[:4] + whole.to_bytes(4, "little") + data[8:40] + sound.to_bytes(4, "little") + data[44:]

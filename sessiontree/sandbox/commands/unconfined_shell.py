@@ -20,10 +20,10 @@ from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox.commands import unconfined_launcher
 from sessiontree.sandbox.commands.command_bounds import Bounds, Excess
 from sessiontree.sandbox.commands.command_channel import CommandChannel
-from sessiontree.sandbox.commands.command_plan import shell_words
+from sessiontree.sandbox.commands.command_plan import build_shell_words
 from sessiontree.sandbox.commands.command_process import CommandProcess, OnOutput
 from sessiontree.sandbox.commands.command_shell import TERMINAL, check_command
-from sessiontree.sandbox.commands.environment import SYSTEM_PATH, check_variables, running_interpreter
+from sessiontree.sandbox.commands.environment import SYSTEM_PATH, check_variables, get_running_interpreter
 from sessiontree.sandbox.commands.running_commands import RunningCommands
 
 KEPT_VARIABLES: Final = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SHELL", "TMPDIR")
@@ -33,7 +33,7 @@ KEPT_VARIABLES: Final = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE"
 class NoLimits:
     """Bounds nothing but the output, which its command's process counts."""
 
-    def excess(self, launcher_io: FileIO | None = None) -> Excess | None:
+    def find_excess(self, launcher_io: FileIO | None = None) -> Excess | None:
         """Return that no limit is exceeded."""
         return None
 
@@ -71,11 +71,11 @@ class UnconfinedShell:
             raise ValidationError("the directory holds a NUL character", "/workdir")
         channel = channel or CommandChannel()
         channel.place = self._place
-        window, interpreter = channel.window, running_interpreter()
+        window, interpreter = channel.window, get_running_interpreter()
         plan = {
-            "command": shell_words(command),
+            "command": build_shell_words(command),
             "workdir": str(PurePosixPath(self._workspace, workdir)),
-            "environment": _environment(env or {}, has_terminal=window is not None),
+            "environment": _build_environment(env or {}, has_terminal=window is not None),
             "terminal": None if window is None else (window.rows, window.columns),
         }
         process = CommandProcess(
@@ -93,16 +93,16 @@ class UnconfinedShell:
             with self._running.hold(process):
                 return await process.run(timeout_s)
 
-        return _without_limits(await self._running.take_turn(run_now, channel))
+        return _remove_limits(await self._running.take_turn(run_now, channel))
 
 
-def _environment(env: Mapping[str, str], *, has_terminal: bool) -> dict[str, str]:
+def _build_environment(env: Mapping[str, str], *, has_terminal: bool) -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     path = os.environ.get("PATH", os.pathsep.join(SYSTEM_PATH))
     return {**kept, "PATH": path, "TERM": TERMINAL if has_terminal else "dumb", **env}
 
 
-def _without_limits(finished: Finished) -> Finished:
+def _remove_limits(finished: Finished) -> Finished:
     """Return how a command ended; only its output was limited here."""
     if finished.limit in {None, "output_bytes"}:
         return finished

@@ -17,7 +17,7 @@ from sessiontree.sandbox.containers.engine import (
     LABEL,
     ask_engine,
     cut_words,
-    engine_program,
+    find_engine_program,
     run_words,
     started,
 )
@@ -59,7 +59,7 @@ class Container:
         Raises:
             ConfinementUnavailable: the engine can't start it; says what the engine said.
         """
-        program = engine_program(self.spec)
+        program = find_engine_program(self.spec)
         self._ready = asyncio.get_running_loop().create_future()
         self._keeping = asyncio.create_task(self._keep(program))
         try:
@@ -67,7 +67,7 @@ class Container:
                 await asyncio.shield(self._ready)
         except TimeoutError:
             await self.close()
-            raise self._unstarted(f"it was not ready after {self.spec.start_timeout_s:g} s") from None
+            raise self._make_start_error(f"it was not ready after {self.spec.start_timeout_s:g} s") from None
         except BaseException:
             await self.close()
             raise
@@ -89,7 +89,7 @@ class Container:
             async with started(program, self._words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
                 assert process.stdin and process.stdout and process.stderr  # noqa: S101 - pipes, as asked
                 said = asyncio.create_task(process.stderr.read())
-                over = asyncio.create_task(self._over(process, ready))
+                over = asyncio.create_task(self._wait_until_over(process, ready))
                 end = asyncio.create_task(self._end.wait())
                 try:
                     await asyncio.wait((over, end), return_when=asyncio.FIRST_COMPLETED)
@@ -109,7 +109,9 @@ class Container:
             if not ready.done():
                 ready.set_exception(error)
 
-    async def _over(self, process: asyncio.subprocess.Process, ready: asyncio.Future[None]) -> None:
+    async def _wait_until_over(
+        self, process: asyncio.subprocess.Process, ready: asyncio.Future[None]
+    ) -> None:
         """Note when it is ready; return when the engine's program has ended."""
         assert process.stdout is not None  # noqa: S101 - a pipe, as asked
         with contextlib.suppress(ValueError):  # a line that is too long is not the one
@@ -122,9 +124,9 @@ class Container:
         if ready.done():
             self.lost = why
         else:
-            ready.set_exception(self._unstarted(why))
+            ready.set_exception(self._make_start_error(why))
 
-    def _unstarted(self, why: str) -> ConfinementUnavailable:
+    def _make_start_error(self, why: str) -> ConfinementUnavailable:
         return ConfinementUnavailable(
             f"{self.spec.engine} can't start a container of the image {self.spec.image!r}: {why}",
             "try the same image with the engine's own command line",
@@ -137,7 +139,7 @@ async def remove_containers(spec: SandboxSpec, labels: Mapping[str, str]) -> int
     Raises:
         ConfinementUnavailable: the engine does not answer.
     """
-    program = engine_program(spec)
+    program = find_engine_program(spec)
     filters = [word for label in labels.items() for word in ("--filter", f"label={'='.join(label)}")]
     found = await ask_engine(program, ["ps", "--all", "--quiet", "--no-trunc", *filters])
     if found.code:
@@ -160,7 +162,7 @@ async def fill_workspace(spec: SandboxSpec, workspace: Path) -> None:
     """
     if os.listdir(workspace):  # noqa: PTH208 - one name is enough
         return
-    program = engine_program(spec)
+    program = find_engine_program(spec)
     name = f"sessiontree-fill-{secrets.token_hex(8)}"
     words = ["create", "--name", name, "--label", f"{LABEL}=fill", "--", spec.image, "/bin/sh"]
     made = await ask_engine(program, words, spec.start_timeout_s)

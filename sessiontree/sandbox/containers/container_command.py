@@ -78,12 +78,12 @@ class MarkedOutput:
             self.code = int(found[1])
             kept, self._held = self._held[: found.start()], b""
         else:
-            start = self._possible_end()
+            start = self._find_possible_end()
             kept, self._held = self._held[:start], self._held[start:]
         if kept:
             self._take(kept)
 
-    def _possible_end(self) -> int:
+    def _find_possible_end(self) -> int:
         """Return where in what is held the report of the end may have begun, of which more is to come."""
         start = self._held.find(b"\n", max(0, len(self._held) - len(self._ending) - len("255")))
         while start >= 0:
@@ -172,8 +172,8 @@ class ContainerCommand:
         words = exec_words(self._name, workdir, env, command, self._mark)
         # Pipes of our own: asyncio's would have us wait for processes that the command leaves behind.
         async with AsyncExitStack() as stack:
-            output, write_output = await stack.enter_async_context(pipe_to_read())
-            errors, write_errors = await stack.enter_async_context(pipe_to_read())
+            output, write_output = await stack.enter_async_context(open_pipe_to_read())
+            errors, write_errors = await stack.enter_async_context(open_pipe_to_read())
             nothing = asyncio.subprocess.DEVNULL
             starting = started(self._program, words, stdin=nothing, stdout=write_output, stderr=write_errors)
             process = await stack.enter_async_context(starting)
@@ -184,7 +184,7 @@ class ContainerCommand:
             over = asyncio.create_task(self._read(output))
             killing = asyncio.create_task(self._killing.wait())
             try:
-                why = await self._until_over(over, killing, began + timeout_s)
+                why = await self._wait_until_over(over, killing, began + timeout_s)
             finally:
                 try:
                     await self._end(over)
@@ -198,14 +198,14 @@ class ContainerCommand:
                 if self._marked.is_nowhere:
                     raise ExecutionError(f"the command was not started: no directory {workdir!r} is there")
                 await self._raise_unreported(errors)
-        return self._finished(why, time.monotonic() - began)
+        return self._describe_end(why, time.monotonic() - began)
 
     async def _read(self, output: asyncio.StreamReader) -> None:
         """Read until the command has reported its end, or the engine's program has closed its output."""
         while self._marked.code is None and (data := await output.read(CHUNK_BYTES)):
             self._marked.add(data)
 
-    async def _until_over(
+    async def _wait_until_over(
         self, over: asyncio.Task[None], killing: asyncio.Task[bool], deadline: float
     ) -> str:
         """Wait until it has ended (empty), or must be ended: its time is up, or it writes too much."""
@@ -283,7 +283,7 @@ class ContainerCommand:
         if self._on_output is not None and (text := self._decoder.text(data)):
             self._on_output(text)
 
-    def _finished(self, why: str, elapsed_s: float) -> Finished:
+    def _describe_end(self, why: str, elapsed_s: float) -> Finished:
         head, tail, dropped = self._keeper.kept()
         code = self._marked.code
         if why == _OUTPUT:
@@ -293,11 +293,11 @@ class ContainerCommand:
         if why:
             number = signal.SIGKILL if code is None else None
             return Finished("timeout", code, number, head, tail, dropped, elapsed_s)
-        limit = self._suspected(tail or head) if code else None
+        limit = self._suspect_limit(tail or head) if code else None
         allowed = self._memory_bytes if limit else None
         return Finished("exited", code, None, head, tail, dropped, elapsed_s, limit, allowed)
 
-    def _suspected(self, text: str) -> str | None:
+    def _suspect_limit(self, text: str) -> str | None:
         """Return the limit that the end of a failed command suggests: only memory has one that is known."""
         if self._memory_bytes is None:
             return None
@@ -307,7 +307,7 @@ class ContainerCommand:
 
 
 @contextlib.asynccontextmanager
-async def pipe_to_read() -> AsyncIterator[tuple[asyncio.StreamReader, BinaryIO]]:
+async def open_pipe_to_read() -> AsyncIterator[tuple[asyncio.StreamReader, BinaryIO]]:
     """Yield a reader and the file to write to, which the caller closes once it was handed on."""
     read, write = os.pipe()
     reader = asyncio.StreamReader()

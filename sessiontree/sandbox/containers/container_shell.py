@@ -14,8 +14,8 @@ from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError,
 from sessiontree.contracts.handles.ports import COMMAND_CLEANUP_S, Finished, Reader, Writer
 from sessiontree.contracts.kinds import PermissionTier, WorkspaceAccess
 from sessiontree.contracts.settings.sandbox_spec import SandboxSpec
-from sessiontree.contracts.tools.thread_calls import in_thread
-from sessiontree.protected import OwnPlaces, Seen, protected_places
+from sessiontree.contracts.tools.thread_calls import run_in_thread
+from sessiontree.protected import OwnPlaces, Seen, find_protected_places
 from sessiontree.sandbox.commands.command_bounds import Bounds
 from sessiontree.sandbox.commands.command_channel import CommandChannel
 from sessiontree.sandbox.commands.command_process import OnOutput
@@ -23,7 +23,7 @@ from sessiontree.sandbox.commands.command_shell import check_command
 from sessiontree.sandbox.commands.environment import check_variables, check_workspace
 from sessiontree.sandbox.commands.running_commands import RunningCommands
 from sessiontree.sandbox.containers.container_command import ContainerCommand
-from sessiontree.sandbox.containers.engine import engine_program
+from sessiontree.sandbox.containers.engine import find_engine_program
 from sessiontree.sandbox.containers.file_bridge import FileBridge
 from sessiontree.sandbox.resources.command_turns import SessionTurns
 
@@ -120,16 +120,16 @@ class ContainerShell(RunningCommands):
         timeout_s: float,
         make: Callable[[str, str], ContainerCommand],
     ) -> Finished:
-        program = engine_program(self._spec)
+        program = find_engine_program(self._spec)
         seen = await self._seen()
-        name = await self._container(self._below(seen.paths))
+        name = await self._container(self._make_relative(seen.paths))
         self._check_not_ended()  # it may have left while the container started
         running = make(program, name)
         with self.hold(running):  # until its places are put back
             try:
                 if self._spec.files == "copy":
                     async with self._copying:  # else one command would undo what another one changes
-                        bridge = self._bridge_to(program, name)
+                        bridge = self._ensure_bridge(program, name)
                         await bridge.copy_in()
                         finished = await running.run(command, place, env, timeout_s)
                         return replace(finished, put_back=await bridge.copy_out())
@@ -140,16 +140,16 @@ class ContainerShell(RunningCommands):
                 raise
             finally:
                 put_back = seen.put_back()
-        return replace(finished, put_back=self._below(put_back)) if put_back else finished
+        return replace(finished, put_back=self._make_relative(put_back)) if put_back else finished
 
-    def _bridge_to(self, program: str, name: str) -> FileBridge:
+    def _ensure_bridge(self, program: str, name: str) -> FileBridge:
         if self._bridge is None or self._bridge.name != name:
             reader, writer = self._files
             kept = writer if self._may_write else None
             self._bridge = FileBridge(program, name, self._spec.workdir, reader, kept)
         return self._bridge
 
-    def _below(self, paths: Iterable[str]) -> tuple[str, ...]:
+    def _make_relative(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Return paths of the workspace relative to it."""
         top = len(self._workspace.rstrip("/")) + 1
         return tuple(path[top:] for path in paths)
@@ -158,7 +158,7 @@ class ContainerShell(RunningCommands):
         """Return the protected places of the workspace; empty if a command can't write to it."""
         if not self._may_write or self._spec.files == "copy":
             return Seen(self._workspace)
-        return await in_thread(protected_places(self._workspace, self._own).see)
+        return await run_in_thread(find_protected_places(self._workspace, self._own).see)
 
     def _place_of(self, workdir: str) -> str:
         """Return where the command starts: a place of the workspace, or any absolute one of the container."""

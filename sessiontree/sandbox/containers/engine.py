@@ -85,7 +85,7 @@ class EngineAnswer:
     """Its errors, cut."""
 
 
-def engine_program(spec: SandboxSpec) -> str:
+def find_engine_program(spec: SandboxSpec) -> str:
     """Return the engine's program.
 
     Raises:
@@ -106,7 +106,7 @@ def engine_program(spec: SandboxSpec) -> str:
     return found
 
 
-def engine_environment() -> dict[str, str]:
+def build_engine_environment() -> dict[str, str]:
     """Return all variables of an engine's program."""
     return {name: os.environ[name] for name in PASSED if name in os.environ}
 
@@ -197,7 +197,7 @@ async def started(
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            env=engine_environment(),
+            env=build_engine_environment(),
             cwd="/",
             start_new_session=True,
         )
@@ -235,14 +235,14 @@ async def ask_engine(
     return EngineAnswer(process.returncode or 0, output, cut_words(errors))
 
 
-def engine_failure(spec: SandboxSpec) -> str:
+def check_engine(spec: SandboxSpec) -> str:
     """Return why an engine can start nothing here; empty = it answers. Blocks."""
     try:
-        program = engine_program(spec)
+        program = find_engine_program(spec)
         done = subprocess.run(  # noqa: S603 - the owner's own program
             [program, "ps", "--quiet"],
             capture_output=True,
-            env=engine_environment(),
+            env=build_engine_environment(),
             cwd="/",
             timeout=QUESTION_S,
         )

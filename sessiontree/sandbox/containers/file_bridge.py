@@ -56,7 +56,9 @@ class FileBridge:
         here = await asyncio.to_thread(self._look)
         known = self._known
         if known is None:
-            known = dict.fromkeys(await asyncio.to_thread(_states, await self._archive()), (-1, -1))
+            known = dict.fromkeys(
+                await asyncio.to_thread(_read_states, await self._fetch_archive()), (-1, -1)
+            )
         changed = [path for path, state in here.items() if known.get(path) != state]
         gone = sorted(known.keys() - here.keys())
         for start in range(0, len(gone), PATHS_AT_A_TIME):
@@ -64,7 +66,7 @@ class FileBridge:
             words = ["exec", "--workdir", self._workdir, self.name, "/bin/sh", "-c", REMOVER, "sh", *some]
             await self._ask(words)
         if changed:
-            data = await asyncio.to_thread(self._packed, changed, here)
+            data = await asyncio.to_thread(self._pack, changed, here)
             await self._ask(["cp", "-", f"{self.name}:{self._workdir}"], data)
         self._known = here
 
@@ -77,11 +79,11 @@ class FileBridge:
         """
         if self._writer is None or self._known is None:
             return ()
-        refused = await asyncio.to_thread(self._take, await self._archive(), self._writer, self._known)
+        refused = await asyncio.to_thread(self._take, await self._fetch_archive(), self._writer, self._known)
         self._known = None if refused else await asyncio.to_thread(self._look)
         return refused
 
-    async def _archive(self) -> bytes:
+    async def _fetch_archive(self) -> bytes:
         return (await self._ask(["cp", f"{self.name}:{self._workdir}/.", "-"])).output
 
     async def _ask(self, words: list[str], data: bytes = b"") -> EngineAnswer:
@@ -93,17 +95,17 @@ class FileBridge:
                 may_have_run=True,
             )
         if len(answer.output) > MAX_BYTES:
-            raise _too_large(len(answer.output))
+            raise _make_size_error(len(answer.output))
         return answer
 
     def _look(self) -> dict[str, _State]:
         entries = [entry for entry in self._reader.walk() if entry.type == "file"]
         size = sum(entry.size for entry in entries)
         if size > MAX_BYTES:
-            raise _too_large(size)
+            raise _make_size_error(size)
         return {entry.path: (entry.size, entry.mtime_ns // _NS) for entry in entries}
 
-    def _packed(self, paths: list[str], states: dict[str, _State]) -> bytes:
+    def _pack(self, paths: list[str], states: dict[str, _State]) -> bytes:
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as archive:
             for path in paths:
@@ -119,7 +121,7 @@ class FileBridge:
         refused, found = [], set()
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             for member in archive:
-                path = _path_of(member)
+                path = _resolve_path(member)
                 if not member.isreg() or path is None:
                     continue
                 found.add(path)
@@ -138,10 +140,10 @@ class FileBridge:
         return tuple(refused)
 
 
-def _states(data: bytes) -> dict[str, _State]:
+def _read_states(data: bytes) -> dict[str, _State]:
     """Return the regular files of an archive."""
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        named = [(_path_of(member), member) for member in archive if member.isreg()]
+        named = [(_resolve_path(member), member) for member in archive if member.isreg()]
     return {path: _state_of(member) for path, member in named if path is not None}
 
 
@@ -149,13 +151,13 @@ def _state_of(member: tarfile.TarInfo) -> _State:
     return member.size, int(member.mtime)
 
 
-def _path_of(member: tarfile.TarInfo) -> str | None:
+def _resolve_path(member: tarfile.TarInfo) -> str | None:
     """Return where a member belongs, relative to the workspace; None if it does not belong there."""
     path = PurePosixPath(member.name)
     return None if path.is_absolute() or ".." in path.parts else str(path)
 
 
-def _too_large(size: int) -> ExecutionError:
+def _make_size_error(size: int) -> ExecutionError:
     return ExecutionError(
         f"the workspace has {size} bytes; at most {MAX_BYTES} are copied into a container and back: remove "
         "what is not needed, or use SandboxSpec(files='mount')"

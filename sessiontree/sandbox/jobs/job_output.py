@@ -132,6 +132,6 @@ def draw_screen(data: bytes, window: WindowSize) -> tuple[str, ...] | None:
     return tuple(lines)
 
 
-def plain_text(text: str) -> str:
+def strip_controls(text: str) -> str:
     """Return a terminal's output without control sequences, in lines that end as those of a file."""
     return _RETURNS.sub("\n", _CONTROL.sub("", text))

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError, words_of
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError, describe_error
 from sessiontree.contracts.handles.jobs import (
     EARLY_END_S,
     JOB_KEPT_S,
@@ -30,10 +30,10 @@ from sessiontree.contracts.handles.jobs import (
 )
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.tools.thread_calls import in_thread
+from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.sandbox.commands.command_channel import CommandChannel
-from sessiontree.sandbox.commands.command_process import OnOutput, shown, whole_characters
-from sessiontree.sandbox.jobs.job_output import JobOutput, can_draw, draw_screen, plain_text
+from sessiontree.sandbox.commands.command_process import OnOutput, decode_output, trim_partial_end
+from sessiontree.sandbox.jobs.job_output import JobOutput, can_draw, draw_screen, strip_controls
 
 COMMAND_CHARS: Final = 400
 NOTICE_BYTES: Final = 2000
@@ -63,11 +63,11 @@ class JobShell(Protocol):
 class JobListener(Protocol):
     """Is informed about the jobs of a session."""
 
-    def job_began(self, view: JobView) -> None:
+    def on_job_began(self, view: JobView) -> None:
         """Take that a command goes on in the background."""
         ...
 
-    def job_ended(self, view: JobView, notice: str) -> None:
+    def on_job_ended(self, view: JobView, notice: str) -> None:
         """Take that a job has ended, and what its session reads about that; empty = it knows already."""
         ...
 
@@ -113,7 +113,7 @@ class Job:
             allowed=ended.allowed if ended else None,
             window=self.request.window,
             takes_input=self.channel.takes_input,
-            reason=words_of(self.error) if self.error else "",
+            reason=describe_error(self.error) if self.error else "",
             put_back=ended.put_back if ended else (),
             place=self.channel.place,
         )
@@ -236,7 +236,7 @@ class SessionJobs:
         on_output: OnOutput | None = None,
     ) -> Finished | JobView:
         """Run a command; after ``wait_s`` it goes on as a job."""
-        shell = self._shell_for(request)
+        shell = self._choose_shell(request)
         is_full = sum(job.status == "running" for job in self._table.jobs.values()) >= MAX_RUNNING_JOBS
         if is_full and wait_s <= 0:
             raise ExecutionError(
@@ -275,7 +275,7 @@ class SessionJobs:
             return job.finished
         raise job.error or ExecutionError("the command was ended before it could run")
 
-    def _shell_for(self, request: CommandRequest) -> JobShell:
+    def _choose_shell(self, request: CommandRequest) -> JobShell:
         make = self._hosts.get(request.host)
         if make is None:
             reason = self._refusals.get(request.host) or "this session's commands are confined"
@@ -297,14 +297,14 @@ class SessionJobs:
         job.ended_s = time.monotonic()
         job.changed.set()
         if job.in_background and self._table.listener is not None:
-            self._table.listener.job_ended(job.view(), "" if job.was_asked else _notice_of(job))
+            self._table.listener.on_job_ended(job.view(), "" if job.was_asked else _notice_of(job))
 
     def _put_in_background(self, job: Job) -> None:
         job.in_background = True
         if job.channel.leave_turn is not None:
             job.channel.leave_turn()
         if self._table.listener is not None:
-            self._table.listener.job_began(job.view())
+            self._table.listener.on_job_began(job.view())
 
     def list(self) -> tuple[JobView, ...]:
         """Return the session's jobs, oldest first."""
@@ -326,7 +326,7 @@ class SessionJobs:
             job.changed.clear()
             if left_s <= 0 or not await _is_set_within(job.changed, left_s):
                 break
-        part = _part_of(job, asked, limit)
+        part = _read_part(job, asked, limit)
         if offset is None:
             job.cursor = part.next_offset
         return job.view(), part
@@ -338,7 +338,7 @@ class SessionJobs:
         if window is None or not can_draw():
             return None
         data, _ = job.output.read_range(job.output.total_bytes - SCREEN_BYTES, SCREEN_BYTES)
-        return await in_thread(lambda: draw_screen(data, window))
+        return await run_in_thread(lambda: draw_screen(data, window))
 
     async def write(self, job_id: str, data: bytes, *, ends: bool = False) -> int:
         """Write to a running job and return how many bytes it took."""
@@ -412,15 +412,15 @@ async def _is_set_within(event: asyncio.Event, within_s: float) -> bool:
     return True
 
 
-def _part_of(job: Job, asked: int, limit: int) -> OutputPart:
+def _read_part(job: Job, asked: int, limit: int) -> OutputPart:
     """Return a part of the output; a character that is not complete yet is left for the next one."""
     data, begin = job.output.read_range(asked, max(4, limit))
-    kept = whole_characters(data)
+    kept = trim_partial_end(data)
     if not kept or (job.status != "running" and begin + len(data) == job.output.total_bytes):
         kept = data
-    text = shown(kept)
+    text = decode_output(kept)
     if job.request.window is not None:
-        text = plain_text(text)
+        text = strip_controls(text)
     total = job.output.total_bytes
     return OutputPart(text, begin, begin + len(kept), max(0, begin - min(asked, total)), total)
 
@@ -429,7 +429,7 @@ def _notice_of(job: Job) -> str:
     """Return what the session reads about the end of a job: how it ended, and the output it has not read."""
     view = job.view()
     begin = max(job.cursor, job.output.total_bytes - NOTICE_BYTES)
-    part = _part_of(job, begin, NOTICE_BYTES)
+    part = _read_part(job, begin, NOTICE_BYTES)
     job.cursor = max(job.cursor, part.next_offset)
     words = f"{view.job_id} {describe_end(view)} after {view.elapsed_s:.1f} s: {view.command}"
     if not part.text.strip():

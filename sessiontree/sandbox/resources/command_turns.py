@@ -16,7 +16,7 @@ COMMANDS_PER_CPU: Final = 8
 LEAST_COMMANDS: Final = 32
 
 
-def most_commands() -> int:
+def compute_command_limit() -> int:
     """Return how many commands of one process run at a time.
 
     Twice as many as one session may have by default, so that a busy session leaves room for others. Commands
@@ -39,7 +39,7 @@ class Turns:
         self._waiting: OrderedDict[SessionTurns, None] = OrderedDict()
         """The sessions in which somebody waits; the first one is next."""
 
-    def of_a_session(self, most: int) -> SessionTurns:
+    def make_session_turns(self, most: int) -> SessionTurns:
         """Return the turns of one more session, of which at most so many are given at a time."""
         return SessionTurns(self, most)
 
@@ -148,5 +148,5 @@ class CommandTurns:
     waited for before the call's time begins; the second kind bounds a call that starts many commands.
     """
 
-    calls: Turns = field(default_factory=lambda: Turns(most_commands()))
-    commands: Turns = field(default_factory=lambda: Turns(most_commands()))
+    calls: Turns = field(default_factory=lambda: Turns(compute_command_limit()))
+    commands: Turns = field(default_factory=lambda: Turns(compute_command_limit()))

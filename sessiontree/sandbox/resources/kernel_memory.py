@@ -46,7 +46,7 @@ class Amounts(NamedTuple):
     """Everything else that the kernel can't take back: buffers, inodes, tables."""
 
 
-def taken_of(meminfo: bytes, elsewhere: int = 0) -> Amounts:
+def compute_taken_memory(meminfo: bytes, elsewhere: int = 0) -> Amounts:
     """Return what a machine has lost to nobody's processes.
 
     Args:
@@ -75,8 +75,8 @@ class KernelMemory:
         """Record what the machine has lost before the command runs."""
         self._proc = proc
         self._private = private
-        self._outside = tuple(_memory_places(proc))
-        self._least = self._taken()
+        self._outside = tuple(_find_memory_places(proc))
+        self._least = self._measure_taken()
 
     def charged(self, processes: Sequence[int], room: int) -> int:
         """Return how many bytes the command is charged.
@@ -85,50 +85,50 @@ class KernelMemory:
             processes: Those of the command; the first one decides which file systems are private.
             room: Up to this amount nothing is looked for in the processes, and 0 is returned.
         """
-        now = self._taken()
+        now = self._measure_taken()
         # What others give back meanwhile must not hide what the command takes.
         self._least = Amounts(*map(min, self._least, now))
         grown = Amounts(now.shared - self._least.shared, now.kernel - self._least.kernel)
         if grown.shared + grown.kernel <= room:
             return 0
-        held = self._held(processes, grown)
+        held = self._measure_held(processes, grown)
         return min(grown.shared, held.shared) + min(grown.kernel, held.kernel)
 
-    def _taken(self) -> Amounts:
-        elsewhere = sum(_used(place)[0] for place in self._outside)
-        return taken_of((self._proc / "meminfo").read_bytes(), elsewhere)
+    def _measure_taken(self) -> Amounts:
+        elsewhere = sum(_measure_used(place)[0] for place in self._outside)
+        return compute_taken_memory((self._proc / "meminfo").read_bytes(), elsewhere)
 
-    def _held(self, processes: Sequence[int], most: Amounts) -> Amounts:
+    def _measure_held(self, processes: Sequence[int], most: Amounts) -> Amounts:
         """Return what the processes may hold; not looked for further once it reaches ``most``."""
         shared = kernel = 0
         for place in self._private if processes else ():
-            used, inodes = _used(f"{self._proc}/{processes[0]}/root{place}")
+            used, inodes = _measure_used(f"{self._proc}/{processes[0]}/root{place}")
             shared += used
             kernel += inodes * INODE_BYTES
         seen: set[str] = set()
         for process in processes:
-            for found in self._held_by(self._proc / str(process), seen):
+            for found in self._measure_process(self._proc / str(process), seen):
                 shared += found.shared
                 kernel += found.kernel
                 if shared >= most.shared and kernel >= most.kernel:
                     return Amounts(shared, kernel)
         return Amounts(shared, kernel)
 
-    def _held_by(self, process: Path, seen: set[str]) -> Iterator[Amounts]:
+    def _measure_process(self, process: Path, seen: set[str]) -> Iterator[Amounts]:
         """Yield what one process may hold, without the sockets and pipes that were seen already."""
         try:
-            yield Amounts(0, _tables(process / "status"))
+            yield Amounts(0, _measure_tables(process / "status"))
             maps = (process / "maps").read_bytes()
             yield Amounts(
                 ANY if any(map(maps.count, _SHARED_MAPPINGS)) else 0, maps.count(b"\n") * MAPPING_BYTES
             )
             for name in os.listdir(process / "fd"):  # noqa: PTH208 - thousands of names
-                yield _of_descriptor(process, name, seen)
+                yield _measure_descriptor(process, name, seen)
         except OSError:  # it ended just now
             return
 
 
-def _of_descriptor(process: Path, name: str, seen: set[str]) -> Amounts:
+def _measure_descriptor(process: Path, name: str, seen: set[str]) -> Amounts:
     try:
         target = os.readlink(f"{process}/fd/{name}")  # noqa: PTH115 - thousands of names
         if target.startswith("/memfd:"):
@@ -137,30 +137,30 @@ def _of_descriptor(process: Path, name: str, seen: set[str]) -> Amounts:
             return Amounts(0, 0)
         seen.add(target)
         if target.startswith("pipe:"):
-            return Amounts(0, max(LEAST_PIPE_BYTES, _setting("fs/pipe-max-size")))
+            return Amounts(0, max(LEAST_PIPE_BYTES, _read_setting("fs/pipe-max-size")))
         carried = (process / "fdinfo" / name).read_bytes().partition(b"scm_fds:")[2].split(maxsplit=1)
     except OSError:  # it was closed just now
         return Amounts(0, 0)
     if carried and carried[0] != b"0":  # the descriptors in it may be of anything
         return Amounts(ANY, ANY)
-    return Amounts(0, max(LEAST_SOCKET_BYTES, 2 * _setting("net/core/wmem_max")))
+    return Amounts(0, max(LEAST_SOCKET_BYTES, 2 * _read_setting("net/core/wmem_max")))
 
 
-def _tables(status: Path) -> int:
+def _measure_tables(status: Path) -> int:
     """Return what the kernel keeps for a process and its threads."""
     table = dict(line.split(b":", 1) for line in status.read_bytes().splitlines() if b":" in line)
     pages = table.get(b"VmPTE", b"0").split()
     return int(pages[0]) * KIB + int(table.get(b"Threads", b"1")) * THREAD_BYTES
 
 
-def _setting(name: str) -> int:
+def _read_setting(name: str) -> int:
     try:
         return int(Path("/proc/sys", name).read_text("ascii"))
     except OSError:  # hidden in a container
         return 0
 
 
-def _used(place: str) -> tuple[int, int]:
+def _measure_used(place: str) -> tuple[int, int]:
     """Return the bytes and the inodes that a file system holds; zeros if it can't be reached."""
     try:
         found = os.statvfs(place)
@@ -169,7 +169,7 @@ def _used(place: str) -> tuple[int, int]:
     return (found.f_blocks - found.f_bfree) * found.f_frsize, max(0, found.f_files - found.f_ffree)
 
 
-def _memory_places(proc: Path) -> Iterator[str]:
+def _find_memory_places(proc: Path) -> Iterator[str]:
     """Yield one place of each file system in memory that this process sees."""
     devices: set[int] = set()
     for line in (proc / "self" / "mounts").read_text("utf-8", "replace").splitlines():

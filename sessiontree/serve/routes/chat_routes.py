@@ -15,10 +15,15 @@ from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
 from sessiontree.doors.live_response import LiveResponse, NewItems, News, TextPiece
 from sessiontree.doors.response_log import LoggedResponse
 from sessiontree.doors.responses.asked import ClientRequest, note_end, open_response
-from sessiontree.doors.responses.chat_completions import ChatChunks, chat_request, completion_of, read_chat
+from sessiontree.doors.responses.chat_completions import (
+    ChatChunks,
+    convert_chat_request,
+    make_completion,
+    read_chat,
+)
 from sessiontree.doors.tokens import DoorToken
-from sessiontree.runtime.timing.clock import machine_ms
-from sessiontree.serve.routes.door_guard import key_of, read_json
+from sessiontree.runtime.timing.clock import read_machine_ms
+from sessiontree.serve.routes.door_guard import find_key, read_json
 from sessiontree.serve.routes.door_stream import DONE, DoorStream, encode_events
 
 
@@ -36,19 +41,19 @@ class ChatRoutes:
         """Answer the newest message of a conversation, or the outputs of calls."""
         body = await read_json(request)
         given = read_chat(body)
-        asked = replace(chat_request(given), key=key_of(request, token, body))
+        asked = replace(convert_chat_request(given), key=find_key(request, token, body))
         with ExitStack() as held:
             opened = await open_response(self._exchanges, token.principal, asked, held, listens=given.stream)
             begun, exchange = opened.begun, opened.begun.exchange
             if given.stream:
-                has_usage, at_s = given.stream_options.include_usage, machine_ms() // 1000
+                has_usage, at_s = given.stream_options.include_usage, read_machine_ms() // 1000
                 chunks = ChatChunks(begun.response_id, given.model, at_s, has_usage=has_usage)
                 return DoorStream(self._stream(chunks, begun, opened.live, asked), held.pop_all())
             ended = await exchange.end_of(begun.response_id, begun.turn)
             if ended.ended is not None and ended.ended.error is not None:
                 raise SessionTreeError(ended.ended.error)
             note_end(self._exchanges, exchange, asked, ended)
-            return JSONResponse(completion_of(given.model, exchange.log.fold, ended))
+            return JSONResponse(make_completion(given.model, exchange.log.fold, ended))
 
     async def _stream(
         self, chunks: ChatChunks, begun: Begun, live: LiveResponse, asked: ClientRequest
@@ -60,7 +65,7 @@ class ChatRoutes:
                 for each in news:
                     if isinstance(each, LoggedResponse):
                         note_end(self._exchanges, begun.exchange, asked, each)
-                    piece += encode_events(_chunks_of(chunks, begun.exchange, each))
+                    piece += encode_events(_make_chunks(chunks, begun.exchange, each))
                 if piece and not isinstance(news[-1], LoggedResponse):
                     yield piece
                     piece = b""
@@ -70,18 +75,18 @@ class ChatRoutes:
         yield piece + DONE
 
 
-def _chunks_of(chunks: ChatChunks, exchange: DoorExchange, news: News) -> Iterator[dict[str, Any]]:
+def _make_chunks(chunks: ChatChunks, exchange: DoorExchange, news: News) -> Iterator[dict[str, Any]]:
     """Return the chunks of what is new.
 
     Raises:
         SessionTreeError: the response has failed.
     """
     if isinstance(news, TextPiece):
-        return chunks.piece(news.text)
+        return chunks.emit_piece(news.text)
     if isinstance(news, NewItems):
         return chunks.items(news.items)
     ended = news.ended
     if ended is not None and ended.error is not None:
         raise SessionTreeError(ended.error)
     waiting = () if ended is None else ended.waiting
-    return chunks.end(waiting, exchange.log.fold.used_by(news))
+    return chunks.end(waiting, exchange.log.fold.sum_usage(news))

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.doors.request_keys import RequestKey, read_key
 from sessiontree.doors.tokens import DoorToken, TokenFile
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.timing.clock import read_machine_ms
 from sessiontree.serve.server import TooLongError, read_body
 
 MAX_BODY: Final = 2 * 2**20
@@ -59,7 +59,7 @@ class DoorGuard:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise ConfigError("send the token as Authorization: Bearer …")
-        return self._tokens.find(given.strip(), machine_ms())
+        return self._tokens.find(given.strip(), read_machine_ms())
 
     def enter(self, token: DoorToken, *, is_poll: bool = False) -> None:
         """Count a request that begins.
@@ -115,7 +115,7 @@ async def read_json(request: Request) -> Any:
     """
     body = await read_bounded(request)
     try:
-        value = json.loads(body, parse_constant=_finite, parse_float=_finite)
+        value = json.loads(body, parse_constant=_parse_finite, parse_float=_parse_finite)
         if b"\\u" in body:  # half a character can be neither kept nor sent back
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -123,7 +123,7 @@ async def read_json(request: Request) -> Any:
     return value
 
 
-def key_of(request: Request, token: DoorToken, asked: Any) -> RequestKey | None:
+def find_key(request: Request, token: DoorToken, asked: Any) -> RequestKey | None:
     """Return the key of a request, by which it is known when it is sent again; None = it has none.
 
     Raises:
@@ -135,7 +135,7 @@ def key_of(request: Request, token: DoorToken, asked: Any) -> RequestKey | None:
     return read_key(token.principal.principal_id, given[0] if given else None, asked)
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:20]} is not a number that JSON has")

@@ -25,7 +25,7 @@ _PASSING: Final = frozenset({408, 429})
 """Refusals of what may succeed later."""
 
 
-def refusal(status: int, message: str, code: str) -> Response:
+def make_refusal(status: int, message: str, code: str) -> Response:
     """Return an error as clients of the protocol know it."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     error = {"message": message, "type": kind, "param": None, "code": code}
@@ -60,38 +60,40 @@ class DoorRoutes:
         exchanges = DoorExchanges(self._conversations)
         responses, chats = ResponseRoutes(exchanges), ChatRoutes(exchanges)
         return [
-            Route("/v1/models", self._guarded(self._list_models)),
-            Route("/v1/chat/completions", self._guarded(chats.answer), methods=["POST"]),
-            Route("/v1/responses", self._guarded(responses.answer), methods=["POST"]),
-            Route("/v1/responses/{response_id}", self._guarded(responses.show)),
-            Route("/v1/responses/{response_id}/cancel", self._guarded(responses.cancel), methods=["POST"]),
+            Route("/v1/models", self._require_token(self._list_models)),
+            Route("/v1/chat/completions", self._require_token(chats.answer), methods=["POST"]),
+            Route("/v1/responses", self._require_token(responses.answer), methods=["POST"]),
+            Route("/v1/responses/{response_id}", self._require_token(responses.show)),
+            Route(
+                "/v1/responses/{response_id}/cancel", self._require_token(responses.cancel), methods=["POST"]
+            ),
         ]
 
-    def _guarded(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    def _require_token(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
         """Return what answers a request of a token, and refuses all others."""
 
-        async def guarded(request: Request) -> Response:
+        async def answer_guarded(request: Request) -> Response:
             try:
                 token = self._guard.find_token(request.headers)
             except ConfigError as error:
-                return refusal(401, str(error), "invalid_api_key")
+                return make_refusal(401, str(error), "invalid_api_key")
             try:
                 self._guard.enter(token)
             except LimitError as error:
-                return refusal(error.status, str(error), "rate_limit_exceeded")
+                return make_refusal(error.status, str(error), "rate_limit_exceeded")
             answered: Response | None = None
             try:
                 answered = await answer(request, token)
                 return answered
             except (NotFoundError, ConflictError, LimitError, SessionTreeError) as error:
-                return _refused(error)
+                return _answer_error(error)
             finally:
                 if isinstance(answered, DoorStream):  # it is open until it ends
-                    answered.when_over(lambda: self._guard.leave(token))
+                    answered.call_when_over(lambda: self._guard.leave(token))
                 else:
                     self._guard.leave(token)
 
-        return guarded
+        return answer_guarded
 
     async def _list_models(self, request: Request, token: DoorToken) -> Response:
         names = token.rights.agents or self._agents
@@ -99,18 +101,18 @@ class DoorRoutes:
         return JSONResponse({"object": "list", "data": models})
 
 
-def _refused(error: Exception) -> Response:
+def _answer_error(error: Exception) -> Response:
     """Return what a client reads of an error."""
     if isinstance(error, LimitError):
-        return refusal(error.status, str(error), "too_large")
+        return make_refusal(error.status, str(error), "too_large")
     if isinstance(error, NotFoundError):
-        return refusal(404, str(error), "not_found")
+        return make_refusal(404, str(error), "not_found")
     if isinstance(error, SpentError):
-        return refusal(429, str(error), "insufficient_quota")
+        return make_refusal(429, str(error), "insufficient_quota")
     if isinstance(error, KeyUsedError):
-        return refusal(422, str(error), "idempotency_key_used")
+        return make_refusal(422, str(error), "idempotency_key_used")
     if isinstance(error, ConflictError):
-        return refusal(409, str(error), "conflict")
+        return make_refusal(409, str(error), "conflict")
     if isinstance(error, ConfigError):
-        return refusal(400, str(error), "invalid_request")
-    return refusal(500, str(error), "server_error")
+        return make_refusal(400, str(error), "invalid_request")
+    return make_refusal(500, str(error), "server_error")

@@ -28,7 +28,7 @@ class DoorStream(EventSourceResponse):
         super().__init__(events, ping=PING_S)
         self._held = held
 
-    def when_over(self, call: Callable[[], None]) -> None:
+    def call_when_over(self, call: Callable[[], None]) -> None:
         """Have something called when it is over."""
         self._held.callback(call)
 

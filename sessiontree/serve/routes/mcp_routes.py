@@ -117,12 +117,12 @@ class McpRoutes:
         try:
             token = self._guard.find_token(request.headers)
         except ConfigError as error:
-            await _refusal(401, str(error))(scope, receive, send)
+            await _make_refusal(401, str(error))(scope, receive, send)
             return
         try:
             self._guard.enter(token, is_poll=self._polls.is_due(token.token_id, request.headers))
         except LimitError as error:
-            await _refusal(error.status, str(error))(scope, receive, send)
+            await _make_refusal(error.status, str(error))(scope, receive, send)
             return
         try:
             await self._answer(request, token.principal, send)
@@ -133,7 +133,7 @@ class McpRoutes:
         try:
             body = await read_bounded(request)
         except LimitError as error:
-            await _refusal(error.status, str(error))(request.scope, request.receive, send)
+            await _make_refusal(error.status, str(error))(request.scope, request.receive, send)
             return
         except ConfigError:
             return  # its client has gone
@@ -165,7 +165,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _refusal(status: int, message: str) -> Response:
+def _make_refusal(status: int, message: str) -> Response:
     """Return an error as clients of the protocol know it; no request of a JSON-RPC batch is named."""
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}}
     return JSONResponse(error, status, CHALLENGE if status == 401 else {})

@@ -11,16 +11,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.doors.client_tools import declared_in
+from sessiontree.doors.client_tools import find_declared
 from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
 from sessiontree.doors.live_response import LiveResponse, NewItems, News, TextPiece
 from sessiontree.doors.response_log import LoggedResponse
 from sessiontree.doors.responses.asked import ClientRequest, note_end, open_response
 from sessiontree.doors.responses.response_request import ResponseRequest, read_request, request_in
-from sessiontree.doors.responses.responses import ResponseEvents, ResponseFrame, response_of
+from sessiontree.doors.responses.responses import ResponseEvents, ResponseFrame, make_response
 from sessiontree.doors.tokens import DoorToken
-from sessiontree.runtime.timing.clock import machine_ms
-from sessiontree.serve.routes.door_guard import key_of, read_json
+from sessiontree.runtime.timing.clock import read_machine_ms
+from sessiontree.serve.routes.door_guard import find_key, read_json
 from sessiontree.serve.routes.door_stream import DONE, DoorStream, encode_events
 
 
@@ -51,28 +51,30 @@ class ResponseRoutes:
         """Answer a message, or the outputs of calls."""
         body = await read_json(request)
         given = read_request(body)
-        asked = replace(request_in(given), key=key_of(request, token, body))
+        asked = replace(request_in(given), key=find_key(request, token, body))
         with ExitStack() as held:
             opened = await open_response(self._exchanges, token.principal, asked, held, listens=given.stream)
             begun, exchange = opened.begun, opened.begun.exchange
-            frame = _frame_of(exchange, begun.response_id, given)
+            frame = _make_frame(exchange, begun.response_id, given)
             if given.stream:
-                streamed = _ResponseStream(frame, begun, opened.live, opened.previous, machine_ms() // 1000)
+                streamed = _ResponseStream(
+                    frame, begun, opened.live, opened.previous, read_machine_ms() // 1000
+                )
                 return DoorStream(self._stream(streamed, asked), held.pop_all())
             if given.background:
-                return JSONResponse(response_of(frame, exchange.log.fold, await exchange.heard(begun)))
+                return JSONResponse(make_response(frame, exchange.log.fold, await exchange.heard(begun)))
             logged = await exchange.end_of(begun.response_id, begun.turn)
             note_end(self._exchanges, exchange, asked, logged)
-            return JSONResponse(response_of(frame, exchange.log.fold, logged))
+            return JSONResponse(make_response(frame, exchange.log.fold, logged))
 
     async def show(self, request: Request, token: DoorToken) -> Response:
         """Show a response as it is now, or its events from one on."""
         response_id = request.path_params["response_id"]
         exchange = await self._exchanges.find(token.principal, response_id)
         logged = await exchange.find(response_id)
-        frame = _frame_of(exchange, response_id, None)
+        frame = _make_frame(exchange, response_id, None)
         if request.query_params.get("stream") != "true":
-            return JSONResponse(response_of(frame, exchange.log.fold, logged))
+            return JSONResponse(make_response(frame, exchange.log.fold, logged))
         with ExitStack() as held:
             held.enter_context(exchange.conversation)
             live = LiveResponse(exchange, listens=False)
@@ -100,7 +102,7 @@ class ResponseRoutes:
                 for each in news:
                     if isinstance(each, LoggedResponse) and asked is not None:
                         note_end(self._exchanges, streamed.begun.exchange, asked, each)
-                    piece += encode_events(_events_of(events, streamed, each))
+                    piece += encode_events(_make_events(events, streamed, each))
                 if piece and not isinstance(news[-1], LoggedResponse):
                     yield piece
                     piece = b""
@@ -122,9 +124,9 @@ def _number_in(given: str | None) -> int:
     return int(given)
 
 
-def _frame_of(exchange: DoorExchange, response_id: str, given: ResponseRequest | None) -> ResponseFrame:
+def _make_frame(exchange: DoorExchange, response_id: str, given: ResponseRequest | None) -> ResponseFrame:
     conversation = exchange.conversation
-    tools = declared_in(conversation.config)
+    tools = find_declared(conversation.config)
     frame = ResponseFrame(response_id, conversation.agent, tools, is_kept=conversation.is_kept)
     if given is None:
         return frame
@@ -133,11 +135,11 @@ def _frame_of(exchange: DoorExchange, response_id: str, given: ResponseRequest |
     )
 
 
-def _events_of(events: ResponseEvents, streamed: _ResponseStream, news: News) -> Any:
+def _make_events(events: ResponseEvents, streamed: _ResponseStream, news: News) -> Any:
     if isinstance(news, TextPiece):
-        return events.piece(news.text)
+        return events.emit_piece(news.text)
     if isinstance(news, NewItems):
         return events.items(news.items)
     waiting = () if news.ended is None else news.ended.waiting
     fold = streamed.begun.exchange.log.fold
-    return events.end(response_of(streamed.frame, fold, news), waiting)
+    return events.end(make_response(streamed.frame, fold, news), waiting)

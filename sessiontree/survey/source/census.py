@@ -103,30 +103,30 @@ class Findings(CensusPart):
         return Findings(totals=self.totals, languages=self.languages, **counts)
 
 
-def folder_of(path: str) -> str:
+def choose_folder(path: str) -> str:
     """Return the folder under which a file is counted: at most two parts, ``.`` for the root."""
     parts = path.split("/")[:-1]
     return "/".join(parts[:2]) or "."
 
 
-def _near_root(one: Place | Project) -> tuple[int, str, int]:
+def _order_by_depth(one: Place | Project) -> tuple[int, str, int]:
     """Order files by how near to the root they are; a newcomer looks there first."""
     return one.path.count("/"), one.path, getattr(one, "line", 0)
 
 
-def _amount(one: Place) -> tuple[int, str, int]:
+def _order_by_amount(one: Place) -> tuple[int, str, int]:
     return -one.amount, one.path, one.line
 
 
 _LISTS: dict[str, tuple[int, Callable[[Any], Any]]] = {
-    "about": (40, _near_root),
-    "projects": (60, _near_root),
-    "starts": (40, _near_root),
-    "public": (40, _near_root),
-    "longest": (20, _amount),
-    "most_complex": (20, _amount),
-    "largest": (20, _amount),
-    "copies": (2_000, _amount),
+    "about": (40, _order_by_depth),
+    "projects": (60, _order_by_depth),
+    "starts": (40, _order_by_depth),
+    "public": (40, _order_by_depth),
+    "longest": (20, _order_by_amount),
+    "most_complex": (20, _order_by_amount),
+    "largest": (20, _order_by_amount),
+    "copies": (2_000, _order_by_amount),
     "notes": (NOTES_KEPT, attrgetter("path", "line", "text")),
     "problems": (PROBLEMS_KEPT, attrgetter("path", "line", "text")),
 }
@@ -143,18 +143,18 @@ def merge(parts: Iterable[Findings]) -> Findings:
         members[name] = tuple(entries[:most])
         if f"{name}_dropped" in members:
             members[f"{name}_dropped"] += max(0, len(entries) - most)
-    imports = _added(one.imports for one in level)
-    folders = _added(one.folders for one in level)
+    imports = _add_tables(one.imports for one in level)
+    folders = _add_tables(one.folders for one in level)
     return Findings(
         totals=sum((one.totals for one in level), Totals()),
-        languages=_added(one.languages for one in level),
-        folders=_most(folders, FOLDERS_KEPT, lambda name: folders[name].lines),
-        imports=_most(imports, LINKS_KEPT, lambda name: imports[name]),
+        languages=_add_tables(one.languages for one in level),
+        folders=_keep_largest(folders, FOLDERS_KEPT, lambda name: folders[name].lines),
+        imports=_keep_largest(imports, LINKS_KEPT, lambda name: imports[name]),
         **members,
     )
 
 
-def _added(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _add_tables(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     sums: dict[str, Any] = {}
     for table in tables:
         for name, amount in table.items():
@@ -162,13 +162,13 @@ def _added(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return dict(sorted(sums.items()))
 
 
-def _most(table: Mapping[str, Any], most: int, amount: Callable[[str], int]) -> dict[str, Any]:
+def _keep_largest(table: Mapping[str, Any], most: int, amount: Callable[[str], int]) -> dict[str, Any]:
     """Return a table's largest entries, by name."""
     kept = sorted(table, key=lambda name: (-amount(name), name))[:most]
     return {name: table[name] for name in sorted(kept)}
 
 
-def fitted(findings: Findings, max_chars: int) -> Findings:
+def fit_findings(findings: Findings, max_chars: int) -> Findings:
     """Return findings whose JSON text has at most so many characters; the longest lists are halved first.
 
     Raises:

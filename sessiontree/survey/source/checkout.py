@@ -82,19 +82,19 @@ class Checkout:
 
     def report(self, path: str, text: str) -> None:
         """Keep why something cannot be surveyed."""
-        self.problems.append(Place(path=printable_path(path), text=printable_path(text)))
+        self.problems.append(Place(path=to_printable_path(path), text=to_printable_path(text)))
 
     def keep(self, entry: ListedEntry) -> None:
         """Keep a file, or why it cannot be surveyed."""
         if entry.type == "other":
             self.report(entry.path, "not a regular file")
-        elif printable_path(entry.path) != entry.path:
+        elif to_printable_path(entry.path) != entry.path:
             self.report(entry.path, "its name is not UTF-8")
         else:
             self.files.append(SurveyFile(entry.path, entry.size))
 
 
-def printable_path(path: str) -> str:
+def to_printable_path(path: str) -> str:
     r"""Return a path that has a UTF-8 form: bytes of a name that have none appear as ``\udcXX``."""
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -125,9 +125,9 @@ def walk(
         if stop():
             raise ExecutionError("can't list all files: the call was stopped; call it again")
         directory, rules = waiting.pop()
-        entries = _entries_of(reader, directory, found)
+        entries = _list_entries(reader, directory, found)
         if any(_name_of(entry) == ".gitignore" for entry in entries):
-            rules = (*rules, *_rules_of(reader, directory, found))
+            rules = (*rules, *_read_rules(reader, directory, found))
         for entry in entries:
             top = entry.path if entry.type == "directory" else "."
             if entry.path in leave_out or (directory == "." and folder not in (None, top)):
@@ -143,7 +143,7 @@ def walk(
     return found
 
 
-def _entries_of(reader: FileReader, directory: str, found: Checkout) -> Sequence[ListedEntry]:
+def _list_entries(reader: FileReader, directory: str, found: Checkout) -> Sequence[ListedEntry]:
     """Return what a directory lists; nothing for one that is a cache, or can't be listed."""
     try:
         entries = reader.list(directory)
@@ -175,16 +175,16 @@ def _is_left_out(entry: ListedEntry, rules: Sequence[IgnoreRules], found: Checko
         try:
             verdict = one.verdict(path)
         except ExecutionError as error:
-            found.report(_rules_path(one.directory), f"its patterns can't be used: {error}")
+            found.report(_build_rules_path(one.directory), f"its patterns can't be used: {error}")
             continue
         if verdict is not None:
             return verdict
     return False
 
 
-def _rules_of(reader: FileReader, directory: str, found: Checkout) -> list[IgnoreRules]:
+def _read_rules(reader: FileReader, directory: str, found: Checkout) -> list[IgnoreRules]:
     inside = "" if directory == "." else directory
-    path = _rules_path(inside)
+    path = _build_rules_path(inside)
     try:
         data, total = read_bytes(reader, path, _MAX_IGNORE_BYTES)
     except (ToolError, OSError) as error:
@@ -196,11 +196,11 @@ def _rules_of(reader: FileReader, directory: str, found: Checkout) -> list[Ignor
     return [IgnoreRules(inside, data)]
 
 
-def _rules_path(directory: str) -> str:
+def _build_rules_path(directory: str) -> str:
     return f"{directory}/.gitignore" if directory else ".gitignore"
 
 
-def top_folder(path: str) -> str:
+def get_top_folder(path: str) -> str:
     """Return the top folder of a path, ``.`` for a file in the root itself."""
     folder, slash, _ = path.partition("/")
     return folder if slash else "."
@@ -218,7 +218,7 @@ def read_bytes(reader: FileReader, path: str, max_bytes: int = MAX_FILE_BYTES) -
         return file.read(min(max_bytes, total)), total
 
 
-def text_of(data: bytes) -> tuple[str, str] | None:
+def decode_text(data: bytes) -> tuple[str, str] | None:
     r"""Return a file's text, and what was wrong with it; None for bytes that are not text.
 
     UTF-8 and, with a byte order mark, UTF-16 are read; of anything else without NUL bytes each byte that is

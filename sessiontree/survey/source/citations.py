@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 from sessiontree import READER, PermissionTier, SessionKind, ToolContext, ToolError, tool
 from sessiontree.survey.source.census import CensusPart
-from sessiontree.survey.source.checkout import FileReader, read_bytes, text_of
-from sessiontree.survey.source.source import lines_of
+from sessiontree.survey.source.checkout import FileReader, decode_text, read_bytes
+from sessiontree.survey.source.source import split_lines
 
 LinesAt: TypeAlias = Callable[[str], "Sequence[str] | None"]
 """Returns the lines of a file; None for a path that names no text file that may be read."""
@@ -60,18 +60,18 @@ def check_citations(text: str, ctx: ToolContext) -> CheckedText:
         ctx: What the session may use.
     """
     reader = ctx.require(READER)
-    return checked_text(text, lru_cache(maxsize=64)(lambda path: _lines_at(reader, path)))
+    return check_text(text, lru_cache(maxsize=64)(lambda path: _read_lines(reader, path)))
 
 
-def _lines_at(reader: FileReader, path: str) -> Sequence[str] | None:
+def _read_lines(reader: FileReader, path: str) -> Sequence[str] | None:
     try:
-        read = text_of(read_bytes(reader, path)[0])
+        read = decode_text(read_bytes(reader, path)[0])
     except (ToolError, OSError, ValueError):
         return None
-    return None if read is None else lines_of(read[0])
+    return None if read is None else split_lines(read[0])
 
 
-def checked_text(text: str, lines_at: LinesAt) -> CheckedText:
+def check_text(text: str, lines_at: LinesAt) -> CheckedText:
     """Return a text without the citations that do not hold.
 
     A citation that is removed takes along the brackets or backticks that hold nothing else, the comma that
@@ -85,13 +85,13 @@ def checked_text(text: str, lines_at: LinesAt) -> CheckedText:
     removed: list[Citation] = []
     floor = 0
     while (mark := _LINES.search(text, floor)) is not None:
-        citation, start = _citation(text, mark, floor, lines_at)
+        citation, start = _parse_citation(text, mark, floor, lines_at)
         if citation.ok:
             floor = mark.end()
             kept.append((citation, floor))
             continue
         removed.append(citation)
-        begin, end = _extent(text, start, mark.end(), floor)
+        begin, end = _find_extent(text, start, mark.end(), floor)
         text = text[:begin] + text[end:]
         # what follows may now belong to the citation before: that one is checked again
         if kept:
@@ -101,7 +101,7 @@ def checked_text(text: str, lines_at: LinesAt) -> CheckedText:
     return CheckedText(text=text, citations=citations, removed=len(removed))
 
 
-def _citation(text: str, mark: re.Match[str], floor: int, lines_at: LinesAt) -> tuple[Citation, int]:
+def _parse_citation(text: str, mark: re.Match[str], floor: int, lines_at: LinesAt) -> tuple[Citation, int]:
     """Return the citation that ends with a mark, and where it begins.
 
     A path may contain spaces: the earliest beginning counts that makes it the path of a file.
@@ -114,7 +114,7 @@ def _citation(text: str, mark: re.Match[str], floor: int, lines_at: LinesAt) -> 
         path = text[start : mark.start()]
         lines = lines_at(path) if path and path == path.strip() else None
         if lines is not None:
-            is_held = _holds(lines, first, last, text[floor:start])
+            is_held = _has_quote(lines, first, last, text[floor:start])
             return Citation(path=path, first=first, last=last, ok=is_held), start
     return Citation(path=text[starts[-1] : mark.start()], first=first, last=last, ok=False), starts[-1]
 
@@ -124,21 +124,21 @@ def _number(digits: str) -> int:
     return int(digits) if len(digits) <= 9 else 0
 
 
-def _holds(lines: Sequence[str], first: int, last: int, before: str) -> bool:
+def _has_quote(lines: Sequence[str], first: int, last: int, before: str) -> bool:
     if not 1 <= first <= last <= len(lines):
         return False
     quote = _QUOTE.search(before)
     if quote is None:
         return True
-    said = _plain(quote[1] or quote[2]).strip(_AT_ENDS)
-    return said in _plain("\n".join(lines[first - 1 : last]))
+    said = _collapse_spaces(quote[1] or quote[2]).strip(_AT_ENDS)
+    return said in _collapse_spaces("\n".join(lines[first - 1 : last]))
 
 
-def _plain(text: str) -> str:
+def _collapse_spaces(text: str) -> str:
     return " ".join(text.split())
 
 
-def _extent(text: str, start: int, end: int, floor: int) -> tuple[int, int]:
+def _find_extent(text: str, start: int, end: int, floor: int) -> tuple[int, int]:
     """Return what is removed together with a citation that extends from start to end."""
     while start > floor and text[start - 1] + text[end : end + 1] in _PAIRS:
         start, end = start - 1, end + 1

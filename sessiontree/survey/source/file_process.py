@@ -21,10 +21,10 @@ from typing import IO
 from sessiontree import ExecutionError, ToolError, keep_process, program_words, release_process
 from sessiontree.survey.source import file_program
 from sessiontree.survey.source.census import Findings
-from sessiontree.survey.source.checkout import FileReader, printable_path, read_bytes
+from sessiontree.survey.source.checkout import FileReader, read_bytes, to_printable_path
 from sessiontree.survey.source.file_program import ENTRIES, SOURCES
-from sessiontree.survey.source.records import SurveyEntry, entries_of
-from sessiontree.survey.source.source import SourceFile, findings_of, unread
+from sessiontree.survey.source.records import SurveyEntry, collect_entries
+from sessiontree.survey.source.source import SourceFile, collect_findings, unread
 
 FILE_LIMIT_S = 5.0
 """Longest processor time for one file."""
@@ -66,34 +66,34 @@ class FileProcess:
 
     def findings(self, path: str) -> Findings:
         """Return a file's contribution to the census; what can't be read is its problem. Blocks."""
-        answer = self._asked(path, "findings")
-        return Findings.model_validate_json(answer) if isinstance(answer, bytes) else findings_of(answer)
+        answer = self._ask(path, "findings")
+        return Findings.model_validate_json(answer) if isinstance(answer, bytes) else collect_findings(answer)
 
     def entries(self, path: str) -> tuple[list[SurveyEntry], int]:
         """Return what memory is to keep of a file, and how many entries were left out. Blocks."""
-        answer = self._asked(path, "entries")
-        return ENTRIES.validate_json(answer) if isinstance(answer, bytes) else entries_of(answer)
+        answer = self._ask(path, "entries")
+        return ENTRIES.validate_json(answer) if isinstance(answer, bytes) else collect_entries(answer)
 
-    def source_and_entries(self, path: str) -> tuple[SourceFile, list[SurveyEntry]]:
+    def read_source_and_entries(self, path: str) -> tuple[SourceFile, list[SurveyEntry]]:
         """Return what one file is, and what memory would keep of it. Blocks."""
-        answer = self._asked(path, "source and entries")
+        answer = self._ask(path, "source and entries")
         return SOURCES.validate_json(answer) if isinstance(answer, bytes) else (answer, [])
 
-    def _asked(self, path: str, want: str) -> bytes | SourceFile:
+    def _ask(self, path: str, want: str) -> bytes | SourceFile:
         """Return the answer for a file, or the file with the reason why it has none."""
         try:
             data, total = read_bytes(self._reader, path)
         except (ToolError, OSError) as error:
             return unread(path, f"can't be read: {error}")
         process = self._process = self._process or _take_kept()
-        order = {"want": want, "path": printable_path(path), "total": total, "size": len(data)}
+        order = {"want": want, "path": to_printable_path(path), "total": total, "size": len(data)}
         request = json.dumps({**order, "limit_s": self._limit_s}).encode() + b"\n"
         answer = None if process is None else self._exchange(process, request + data)
         # One that was kept may have ended as it was taken: nobody had asked anything of it for long enough.
         if process is None or (answer is None and process.wait() == 0):
             self._end()
             answer = self._exchange(self._start(), request + data)
-        return answer if answer is not None else unread(path, f"given up: {self._reason()}")
+        return answer if answer is not None else unread(path, f"given up: {self._explain_end()}")
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Start the process and wait until it has loaded what it needs.
@@ -117,8 +117,10 @@ class FileProcess:
         # no work of a session.
         threading.Thread(target=self._process.wait, name="tool_file_process", daemon=True).start()
         if self._exchange(self._process, b"") is None:
-            said = _pipe(self._process.stderr).read(_MAX_SAID_BYTES).decode("utf-8", "replace").strip()
-            reason = self._reason()
+            said = (
+                _require_pipe(self._process.stderr).read(_MAX_SAID_BYTES).decode("utf-8", "replace").strip()
+            )
+            reason = self._explain_end()
             raise ExecutionError(f"the process to read files in did not start: {said[-200:] or reason}")
         return self._process
 
@@ -130,9 +132,9 @@ class FileProcess:
         self._is_answering = True
         try:
             with suppress(BrokenPipeError):
-                _pipe(process.stdin).write(request)
-                _pipe(process.stdin).flush()
-            answers = _pipe(process.stdout)
+                _require_pipe(process.stdin).write(request)
+                _require_pipe(process.stdin).flush()
+            answers = _require_pipe(process.stdout)
             length = answers.readline()
             answer = answers.read(int(length)) if length.endswith(b"\n") else b""
             self._is_answering = False
@@ -145,7 +147,7 @@ class FileProcess:
         self._is_late = True
         process.kill()
 
-    def _reason(self) -> str:
+    def _explain_end(self) -> str:
         """Return why the process ended, and forget it."""
         status, is_late = self._end(), self._is_late
         self._is_late = False
@@ -206,20 +208,20 @@ atexit.register(end_kept_processes)
 def _end(process: subprocess.Popen[bytes]) -> int:
     """End a process; return its status."""
     release_process(process.pid)
-    _pipe(process.stdout).close()
+    _require_pipe(process.stdout).close()
     with suppress(BrokenPipeError):
-        _pipe(process.stdin).close()
+        _require_pipe(process.stdin).close()
     try:
         # What ended by itself has a reason to show; what reads on ends with its input.
         process.wait(0.5)
     except subprocess.TimeoutExpired:
         process.kill()
     status = process.wait()
-    _pipe(process.stderr).close()
+    _require_pipe(process.stderr).close()
     return status
 
 
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+def _require_pipe(stream: IO[bytes] | None) -> IO[bytes]:
     if stream is None:
         raise RuntimeError("the process has no such pipe")
     return stream

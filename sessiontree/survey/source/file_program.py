@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter
 
-from sessiontree.survey.source.records import SurveyEntry, entries_of
-from sessiontree.survey.source.source import SourceFile, findings_of, read_source
+from sessiontree.survey.source.records import SurveyEntry, collect_entries
+from sessiontree.survey.source.source import SourceFile, collect_findings, read_source
 
 IDLE_S = 10.0
 """How long the program waits for a request before it ends."""
@@ -33,11 +33,11 @@ def answer_for(order: dict[str, Any], data: bytes) -> bytes:
     file = read_source(order["path"], data, order["total"])
     match order["want"]:
         case "findings":
-            return findings_of(file).model_dump_json().encode()
+            return collect_findings(file).model_dump_json().encode()
         case "entries":
-            return ENTRIES.dump_json(entries_of(file))
+            return ENTRIES.dump_json(collect_entries(file))
         case _:
-            return SOURCES.dump_json((file, entries_of(file)[0]))
+            return SOURCES.dump_json((file, collect_entries(file)[0]))
 
 
 def main(orders: BinaryIO, answers: BinaryIO) -> None:

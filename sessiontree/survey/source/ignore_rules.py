@@ -74,7 +74,7 @@ class IgnoreRules:
         self._matchers: dict[int, re.Pattern[str]] = {}
         # Git compares bytes: in Latin-1 each byte is a letter of its own.
         for line in data.removeprefix(b"\xef\xbb\xbf").decode("latin-1").split("\n"):
-            pattern = _pattern_of(line.removesuffix("\r"))
+            pattern = _parse_pattern(line.removesuffix("\r"))
             if pattern is None:
                 continue
             if pattern.is_of_names and not _SPECIAL.search(pattern.text):
@@ -96,41 +96,43 @@ class IgnoreRules:
             return None
         began = time.monotonic()
         inside = os.fsencode(path[len(self.directory) + 1 :] if self.directory else path).decode("latin-1")
-        found = self._last_fitting(inside.rstrip("/"), is_directory=inside.endswith("/"))
+        found = self._find_last_fitting(inside.rstrip("/"), is_directory=inside.endswith("/"))
         self._left_s -= time.monotonic() - began
         if self._left_s <= 0:
             raise ExecutionError(f"given up: comparing them with paths took longer than {self._limit_s:g} s")
         return None if found is None else not self._patterns[found].is_negated
 
-    def _last_fitting(self, path: str, *, is_directory: bool) -> int | None:
+    def _find_last_fitting(self, path: str, *, is_directory: bool) -> int | None:
         name = path.rpartition("/")[2]
-        best = next((at for at in reversed(self._exact.get(name, ())) if self._applies(at, is_directory)), -1)
+        best = next(
+            (at for at in reversed(self._exact.get(name, ())) if self._can_apply(at, is_directory)), -1
+        )
         until = time.monotonic() + self._left_s
         for at in reversed(self._globs):
             if at < best or time.monotonic() > until:
                 break
             pattern = self._patterns[at]
-            if self._applies(at, is_directory) and self._matcher(at).match(
+            if self._can_apply(at, is_directory) and self._get_matcher(at).match(
                 name if pattern.is_of_names else path
             ):
                 return at
         return best if best >= 0 else None
 
-    def _applies(self, at: int, is_directory: bool) -> bool:
+    def _can_apply(self, at: int, is_directory: bool) -> bool:
         return is_directory or not self._patterns[at].is_of_directories
 
-    def _matcher(self, at: int) -> re.Pattern[str]:
+    def _get_matcher(self, at: int) -> re.Pattern[str]:
         found = self._matchers.get(at)
         if found is None:
-            found = self._matchers[at] = re.compile(glob_expression(self._patterns[at].text), re.DOTALL)
+            found = self._matchers[at] = re.compile(translate_glob(self._patterns[at].text), re.DOTALL)
         return found
 
 
-def _pattern_of(line: str) -> _Pattern | None:
+def _parse_pattern(line: str) -> _Pattern | None:
     """Return what a line says; None for a comment and for what fits nothing."""
     if line.startswith("#"):
         return None
-    line = _without_spaces(line)
+    line = _strip_spaces(line)
     is_negated = line.startswith("!")
     line = line[is_negated:]
     is_of_directories = line.endswith("/")
@@ -142,7 +144,7 @@ def _pattern_of(line: str) -> _Pattern | None:
     return _Pattern(text, is_negated, is_of_directories, is_of_names)
 
 
-def _without_spaces(line: str) -> str:
+def _strip_spaces(line: str) -> str:
     """Return a line without the spaces at its end; one behind a backslash stays."""
     bare = line.rstrip(" ")
     if len(bare) < len(line) and (len(bare) - len(bare.rstrip("\\"))) % 2:
@@ -150,7 +152,7 @@ def _without_spaces(line: str) -> str:
     return bare
 
 
-def glob_expression(pattern: str) -> str:
+def translate_glob(pattern: str) -> str:
     r"""Return an expression that fits whole paths as Git's pattern does, and never backtracks far.
 
     ``**`` between slashes stands for any directories, another star for any part of a name. What comes between
@@ -165,7 +167,7 @@ def glob_expression(pattern: str) -> str:
     at = 0
     while at < len(pattern):
         if pattern[at] != "*":
-            piece, at = _letter_expression(pattern, at)
+            piece, at = _translate_letter(pattern, at)
             if piece == _NEVER:
                 return _NEVER
             runs[-1].append(piece)
@@ -188,13 +190,13 @@ def glob_expression(pattern: str) -> str:
     return "".join(parts) + r"\Z"
 
 
-def _letter_expression(pattern: str, at: int) -> tuple[str, int]:
+def _translate_letter(pattern: str, at: int) -> tuple[str, int]:
     """Return the expression of what fits one letter, and where the pattern goes on."""
     match pattern[at]:
         case "?":
             return "[^/]", at + 1
         case "[":
-            return _class_expression(pattern, at + 1)
+            return _translate_class(pattern, at + 1)
         case "\\":
             return (re.escape(pattern[at + 1]) if at + 1 < len(pattern) else _NEVER), at + 2
         case letter:
@@ -225,7 +227,7 @@ def _run_expression(pieces: list[str]) -> str:
     return "".join(done)
 
 
-def _class_expression(pattern: str, at: int) -> tuple[str, int]:
+def _translate_class(pattern: str, at: int) -> tuple[str, int]:
     """Return the expression of the class whose inside begins at ``at``, and where the pattern goes on."""
     is_negated = pattern[at : at + 1] in {"!", "^"}
     start = at = at + is_negated
@@ -239,13 +241,13 @@ def _class_expression(pattern: str, at: int) -> tuple[str, int]:
             members.append(_CLASSES[named[1]])
             before, at = "", named.end()
         elif pattern[at] == "-" and before and pattern[at + 1 : at + 2] not in {"", "]"}:
-            letter, at = _class_letter(pattern, at + 1)
+            letter, at = _parse_class_letter(pattern, at + 1)
             if letter and before <= letter:
-                members.append(f"{_escaped(before)}-{_escaped(letter)}")
+                members.append(f"{_escape_letter(before)}-{_escape_letter(letter)}")
             before = ""
         else:
-            before, at = _class_letter(pattern, at)
-            members.append(_escaped(before) if before else "")
+            before, at = _parse_class_letter(pattern, at)
+            members.append(_escape_letter(before) if before else "")
     if at >= len(pattern):
         return _NEVER, at
     body = "".join(members)
@@ -254,11 +256,11 @@ def _class_expression(pattern: str, at: int) -> tuple[str, int]:
     return (f"(?!/)[{body}]" if body else _NEVER), at + 1
 
 
-def _class_letter(pattern: str, at: int) -> tuple[str, int]:
+def _parse_class_letter(pattern: str, at: int) -> tuple[str, int]:
     """Return a letter of a class, and where the pattern goes on; empty at its end."""
     at += pattern[at] == "\\"
     return pattern[at : at + 1], at + 1
 
 
-def _escaped(letter: str) -> str:
+def _escape_letter(letter: str) -> str:
     return f"\\x{ord(letter):02x}"

@@ -45,7 +45,9 @@ OTHER = Language("Other text", "data")
 
 
 @cache
-def _tables() -> tuple[dict[str, Language], dict[str, Language], dict[str, Language], dict[str, Language]]:
+def _build_tables() -> tuple[
+    dict[str, Language], dict[str, Language], dict[str, Language], dict[str, Language]
+]:
     """Return the languages by file name, by suffix, by program of a line ``#!…``, and by their own name."""
     rows = tomllib.loads(resources.files("sessiontree.survey").joinpath("languages.toml").read_text("utf-8"))
     tables: tuple[dict[str, Language], ...] = ({}, {}, {}, {})
@@ -58,14 +60,14 @@ def _tables() -> tuple[dict[str, Language], dict[str, Language], dict[str, Langu
     return tables[0], tables[1], tables[2], tables[3]
 
 
-def language_of(path: str, head: str = "") -> Language:
+def detect_language(path: str, head: str = "") -> Language:
     """Return the language of a text file.
 
     Args:
         path: Its path; only the last part counts.
         head: Its beginning; a line ``#!…`` decides where the name says nothing.
     """
-    by_name, by_suffix, by_program, _ = _tables()
+    by_name, by_suffix, by_program, _ = _build_tables()
     name = path.rpartition("/")[2].lower()
     stem, _, suffix = name.rpartition(".")
     found = by_name.get(name) or (by_suffix.get(suffix) if stem else None)
@@ -74,9 +76,9 @@ def language_of(path: str, head: str = "") -> Language:
     return found or OTHER
 
 
-def role_of(name: str) -> Role:
+def find_role(name: str) -> Role:
     """Return the role of the language of this name; ``data`` for names that are not in the table."""
-    return _tables()[3].get(name, OTHER).role
+    return _build_tables()[3].get(name, OTHER).role
 
 
 _COMMENTS = "comment line_comment block_comment multiline_comment doc_comment"
@@ -99,13 +101,13 @@ class LanguageGrammar:
 
 
 @cache
-def grammar_of(name: str) -> LanguageGrammar:
+def find_grammar(name: str) -> LanguageGrammar:
     """Return a grammar by its key in the table of languages.
 
     Raises:
         ModuleNotFoundError: its wheel is missing; it is part of the extra ``survey``.
     """
-    family = _family(name)
+    family = _name_family(name)
     module = importlib.import_module(f"tree_sitter_{family}")
     # a wheel with several grammars has a function for each
     language = tree_sitter.Language((getattr(module, f"language_{name}", None) or module.language)())
@@ -114,18 +116,18 @@ def grammar_of(name: str) -> LanguageGrammar:
     tags.append(_query(f"{family}.tags.scm"))
     marks = [_query(f"{family}.imports.scm")]
     for kinds, capture in ((_query("branches.txt"), "branch"), (_COMMENTS, "comment"), (_STRINGS, "string")):
-        marks.append(_kinds(language, kinds.split(), capture))
+        marks.append(_build_kinds_query(language, kinds.split(), capture))
     # a directive is dropped where it is a condition of its own; the pattern around it stays
     wheel = _DIRECTIVE.sub("", _DOC.sub("", "\n".join(tags)))
     return LanguageGrammar(language, Query(language, wheel), Query(language, "\n".join(marks)))
 
 
-def grammar_names() -> tuple[str, ...]:
+def list_grammar_names() -> tuple[str, ...]:
     """Return the keys of all grammars."""
-    return tuple(sorted({one.grammar for one in _tables()[3].values() if one.grammar is not None}))
+    return tuple(sorted({one.grammar for one in _build_tables()[3].values() if one.grammar is not None}))
 
 
-def _family(grammar: str) -> str:
+def _name_family(grammar: str) -> str:
     """Return what the wheel and our queries of a grammar are named for."""
     return "typescript" if grammar == "tsx" else grammar
 
@@ -136,7 +138,7 @@ def check_installed() -> None:
     Raises:
         ModuleNotFoundError: one is missing.
     """
-    for module in sorted({f"tree_sitter_{_family(name)}" for name in grammar_names()}):
+    for module in sorted({f"tree_sitter_{_name_family(name)}" for name in list_grammar_names()}):
         if importlib.util.find_spec(module) is None:
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
@@ -147,7 +149,7 @@ def _query(name: str, module: str = "sessiontree.survey") -> str:
     return place.read_text("utf-8") if place.is_file() else ""
 
 
-def _kinds(language: tree_sitter.Language, kinds: Iterable[str], capture: str) -> str:
+def _build_kinds_query(language: tree_sitter.Language, kinds: Iterable[str], capture: str) -> str:
     """Return a query for those of the kinds of node that the language has."""
     known = [f"({kind})" for kind in kinds if language.id_for_node_kind(kind, True) is not None]
     return f"[{' '.join(known)}] @{capture}" if known else ""

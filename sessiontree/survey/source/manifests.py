@@ -45,7 +45,7 @@ class Project(BaseModel):
     """What is needed besides for building and testing."""
 
 
-def project_of(path: str, text: str) -> Project | None:
+def parse_manifest(path: str, text: str) -> Project | None:
     """Return what a manifest says; None for a file that is not a manifest, or not a readable one.
 
     Args:
@@ -55,39 +55,39 @@ def project_of(path: str, text: str) -> Project | None:
     name = path.rpartition("/")[2].lower()
     read = _READERS.get("gemfile" if name.endswith(".gemspec") else name.removesuffix(".kts"))
     if _IS_WORKFLOW.search(path):
-        read = _workflow
+        read = _parse_workflow
     if read is None:
         return None
     try:
         said = read(text)
-        members: dict[str, Any] = {key: _short(said.pop(key, "")) for key in ("name", "about")}
-        members |= {key: _listed(values) for key, values in said.items()}
+        members: dict[str, Any] = {key: _shorten(said.pop(key, "")) for key in ("name", "about")}
+        members |= {key: _collect_values(values) for key, values in said.items()}
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
     return Project(path=path, **members)
 
 
-def _listed(values: Iterable[object]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, map(_short, values))))[:MAX_LISTED]
+def _collect_values(values: Iterable[object]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, map(_shorten, values))))[:MAX_LISTED]
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     """Return a text on one line, cut; of a reference to another manifest nothing."""
     line = " ".join(value.split()) if isinstance(value, str) else ""
     return line if len(line) <= _MAX_TEXT_CHARS else f"{line[: _MAX_TEXT_CHARS - 1]}…"
 
 
-def _keys(value: object) -> list[str]:
+def _list_keys(value: object) -> list[str]:
     return list(map(str, value)) if isinstance(value, Mapping) else []
 
 
-def _requirement(text: str) -> str:
+def _parse_requirement(text: str) -> str:
     """Return the name in a Python requirement such as ``ray>=2.60``; empty for anything else."""
     found = re.match(r"\s*([A-Za-z0-9][\w.-]*)", text)
     return found[1] if found is not None else ""
 
 
-def _pyproject(text: str) -> dict[str, Any]:
+def _parse_pyproject(text: str) -> dict[str, Any]:
     data = tomllib.loads(text)
     project, tools = data.get("project", {}), data.get("tool", {})
     poetry = tools.get("poetry", {})
@@ -100,19 +100,23 @@ def _pyproject(text: str) -> dict[str, Any]:
         "about": project.get("description") or poetry.get("description"),
         "starts": [f"{name} = {target}" for name, target in scripts.items()],
         "commands": [*commands, *(command for tool, command in known if tool in tools)],
-        "needs": map(_requirement, [*project.get("dependencies", ()), *_keys(poetry.get("dependencies"))]),
-        "needs_to_develop": [_requirement(one) for group in groups for one in group if isinstance(one, str)],
+        "needs": map(
+            _parse_requirement, [*project.get("dependencies", ()), *_list_keys(poetry.get("dependencies"))]
+        ),
+        "needs_to_develop": [
+            _parse_requirement(one) for group in groups for one in group if isinstance(one, str)
+        ],
     }
 
 
-def _said(data: Mapping[str, Any], needs: str, to_develop: str) -> dict[str, Any]:
+def _summarize(data: Mapping[str, Any], needs: str, to_develop: str) -> dict[str, Any]:
     """Return a manifest's name, purpose and dependencies; these are keys of the tables that are named."""
     tables = {"needs": needs.split(), "needs_to_develop": to_develop.split()}
-    found = {member: chain(*(_keys(data.get(one)) for one in names)) for member, names in tables.items()}
+    found = {member: chain(*(_list_keys(data.get(one)) for one in names)) for member, names in tables.items()}
     return {"name": data.get("name"), "about": data.get("description"), **found}
 
 
-def _package_json(text: str) -> dict[str, Any]:
+def _parse_package_json(text: str) -> dict[str, Any]:
     data = json.loads(text)
     programs = data.get("bin", {})
     if isinstance(programs, str):
@@ -122,29 +126,29 @@ def _package_json(text: str) -> dict[str, Any]:
     runner = "pnpm" if "pnpm" in str(data.get("packageManager", "")) else "npm"
     starts = [f"{name} = {target}" for name, target in programs.items()]
     commands = [f"{runner} run {name}: {command}" for name, command in data.get("scripts", {}).items()]
-    said = _said(data, "dependencies peerDependencies", "devDependencies")
+    said = _summarize(data, "dependencies peerDependencies", "devDependencies")
     return {**said, "starts": starts, "commands": commands}
 
 
-def _cargo(text: str) -> dict[str, Any]:
+def _parse_cargo(text: str) -> dict[str, Any]:
     data = tomllib.loads(text)
     starts = [f"{one.get('name', '')} = {one.get('path', '')}" for one in data.get("bin", ())]
-    said = _said(data | data.get("package", {}), "dependencies", "dev-dependencies build-dependencies")
+    said = _summarize(data | data.get("package", {}), "dependencies", "dev-dependencies build-dependencies")
     return {**said, "starts": starts, "commands": ["cargo build", "cargo test"]}
 
 
-def _composer(text: str) -> dict[str, Any]:
+def _parse_composer(text: str) -> dict[str, Any]:
     data = json.loads(text)
-    commands = [f"composer {name}" for name in ("install", *_keys(data.get("scripts")))]
-    return {**_said(data, "require", "require-dev"), "commands": commands}
+    commands = [f"composer {name}" for name in ("install", *_list_keys(data.get("scripts")))]
+    return {**_summarize(data, "require", "require-dev"), "commands": commands}
 
 
-def _makefile(text: str) -> dict[str, Any]:
+def _parse_makefile(text: str) -> dict[str, Any]:
     found = re.findall(r"^([A-Za-z][\w.-]*)[ \t]*:(?!=)[^#\n]*(?:##[ \t]*(.*))?$", text, re.MULTILINE)
     return {"commands": [f"make {name}: {what}" if what else f"make {name}" for name, what in found]}
 
 
-def _workflow(text: str) -> dict[str, Any]:
+def _parse_workflow(text: str) -> dict[str, Any]:
     """Return what a workflow of continuous integration runs."""
     lines: list[str] = []
     for block, single in re.findall(
@@ -157,7 +161,7 @@ def _workflow(text: str) -> dict[str, Any]:
     return {"commands": [line for line in lines if not line.startswith("#")]}
 
 
-def _found(text: str, patterns: Mapping[str, Any]) -> dict[str, Any]:
+def _match_patterns(text: str, patterns: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the patterns of a manifest's row in the table find."""
     found = {key: re.findall(one, text, re.MULTILINE) for key, one in patterns.items() if key != "commands"}
     texts = {key: next(iter(found.get(key, ())), "") for key in ("name", "about")}
@@ -166,27 +170,27 @@ def _found(text: str, patterns: Mapping[str, Any]) -> dict[str, Any]:
 
 _TABLE = tomllib.loads(resources.files("sessiontree.survey").joinpath("manifests.toml").read_text("utf-8"))
 _READERS: dict[str, ManifestReader] = {
-    "pyproject.toml": _pyproject,
-    "package.json": _package_json,
-    "cargo.toml": _cargo,
-    "composer.json": _composer,
-    "makefile": _makefile,
-    "gnumakefile": _makefile,
-} | {name: partial(_found, patterns=row) for name, row in _TABLE.items()}
+    "pyproject.toml": _parse_pyproject,
+    "package.json": _parse_package_json,
+    "cargo.toml": _parse_cargo,
+    "composer.json": _parse_composer,
+    "makefile": _parse_makefile,
+    "gnumakefile": _parse_makefile,
+} | {name: partial(_match_patterns, patterns=row) for name, row in _TABLE.items()}
 _IS_WORKFLOW = re.compile(r"^\.github/workflows/[^/]+\.ya?ml$")
 
 
-def about_readme(text: str) -> str:
+def summarize_readme(text: str) -> str:
     """Return the first paragraph of a README that says something in words."""
-    text = _without_comments(text[:_MAX_README_CHARS])
+    text = _remove_comments(text[:_MAX_README_CHARS])
     for paragraph in re.split(r"\n[ \t]*\n", re.sub(r"\A---\n(?s:.*?)\n---\n", "", text)):
-        words = _plain_words(paragraph)
+        words = _strip_markup(paragraph)
         if len(words.split()) >= 4 and not _is_furniture(paragraph):
-            return _short(words)
+            return _shorten(words)
     return ""
 
 
-def _without_comments(text: str) -> str:
+def _remove_comments(text: str) -> str:
     """Return a text without its HTML comments; linear, however many are left open."""
     kept: list[str] = []
     at = 0
@@ -203,7 +207,7 @@ def _is_furniture(paragraph: str) -> bool:
     return is_underlined or lines[0].startswith(("#", "```", "|", "- ", "* ", ".. ", "[![", "![", "=", "<"))
 
 
-def _plain_words(text: str) -> str:
+def _strip_markup(text: str) -> str:
     # No part of a link is long: the bounds keep this linear where nothing closes what was opened.
     text = re.sub(r"!\[[^\]]{0,500}\]\([^)]{0,2000}\)|<[^>]{1,2000}>", "", text)
     text = re.sub(r"\[([^\]]{0,500})\](?:\([^)]{0,2000}\)|\[[^\]]{0,500}\])", r"\1", text)

@@ -40,13 +40,13 @@ class SurveyQuestion:
     parts: tuple[str, ...]
     """Words of compounds such as ``read-only``, which count as one word but are searched for in parts."""
     about: frozenset[str]
-    """Which kinds of files it asks for by name, see ``audience_of``."""
+    """Which kinds of files it asks for by name, see ``determine_audience``."""
 
 
-def question_of(text: str) -> SurveyQuestion:
+def parse_question(text: str) -> SurveyQuestion:
     """Return a question's words and names; where it has only empty words, those count."""
     joined = _COMPOUND.sub(lambda found: found[0].replace("-", ""), text) if "-" in text else text
-    said = [part for word in _WORD.findall(joined) for part in _spoken(word)]
+    said = [part for word in _WORD.findall(joined) for part in _split_word(word)]
     counting = [word for word in said if word not in _EMPTY and (len(word) > 1 or not word.isascii())]
     names = [quoted or bare for quoted, bare in _NAME.findall(text) if quoted or _is_name(bare)]
     return SurveyQuestion(
@@ -57,7 +57,7 @@ def question_of(text: str) -> SurveyQuestion:
     )
 
 
-def _spoken(word: str) -> list[str]:
+def _split_word(word: str) -> list[str]:
     """Return the words of a word: an acronym stays one, an identifier is taken apart."""
     return [word.lower()] if word.isupper() or word.isdigit() or not _is_name(word) else name_words(word)
 
@@ -67,10 +67,10 @@ def _is_name(word: str) -> bool:
     return bool("_" in inner or "." in inner.strip(".") or "$" in word or re.search(r"[a-z][A-Z]", word))
 
 
-def queries_of(question: SurveyQuestion) -> list[str]:
+def build_queries(question: SurveyQuestion) -> list[str]:
     """Return what memory is asked: the question's words together, each name, each word with its kin."""
     together = " ".join((*question.names, *question.words, *question.parts))
-    single = [" ".join((word, *sorted(words_for(word)))) for word in question.words]
+    single = [" ".join((word, *sorted(find_synonyms(word)))) for word in question.words]
     return list(dict.fromkeys((together, *question.names, *single)))
 
 
@@ -79,14 +79,14 @@ def name_words(name: str) -> list[str]:
     return [part.lower() for part in _PARTS.findall(name)]
 
 
-def stem_set(text: str) -> frozenset[str]:
+def collect_stems(text: str) -> frozenset[str]:
     """Return the stems of a text's words, of identifiers and compounds whole and in parts."""
     words = {part for word in _WORD.findall(text) for part in (*name_words(word), word.lower())}
     words |= {re.sub("[-_]", "", compound).lower() for compound in _COMPOUND.findall(text)}
-    return frozenset(map(stem, words))
+    return frozenset(map(stem_word, words))
 
 
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """Return what a word has in common with its other forms; short words stay as they are."""
     word = _IRREGULAR.get(word, word)
     word = re.sub(r"is(e|ed|es|er|ers|ing|ation|ations)$", r"iz\1", word)
@@ -101,14 +101,14 @@ def stem(word: str) -> str:
     return word
 
 
-def words_for(word: str) -> frozenset[str]:
+def find_synonyms(word: str) -> frozenset[str]:
     """Return other words for the same thing."""
-    root = stem(word)
-    groups = (group for group in _KIN if any(stem(other) == root for other in group))
+    root = stem_word(word)
+    groups = (group for group in _KIN if any(stem_word(other) == root for other in group))
     return frozenset().union(*groups) - {word}
 
 
-def translated_language(path: str) -> str:
+def find_translated_language(path: str) -> str:
     """Return the English name of the language that a file of translations is in; empty for other files."""
     found = _IS_TRANSLATION.search(path)
     return _SPOKEN.get(found[1], "") if found is not None else ""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sessiontree.survey.source.languages import role_of
-from sessiontree.survey.source.question import name_words, translated_language
-from sessiontree.survey.source.source import SourceFile, lines_of
+from sessiontree.survey.source.languages import find_role
+from sessiontree.survey.source.question import find_translated_language, name_words
+from sessiontree.survey.source.source import SourceFile, split_lines
 from sessiontree.survey.source.symbols import Symbol
 
 CODE_TYPE: Final = "fact"
@@ -78,11 +78,11 @@ class SurveyEntry:
     @property
     def type(self) -> Literal["fact", "free"]:
         """The type under which memory keeps it."""
-        is_code = self.kind not in ("section", "file") and audience_of(self.path, self.name) == "code"
+        is_code = self.kind not in ("section", "file") and determine_audience(self.path, self.name) == "code"
         return CODE_TYPE if is_code else OTHER_TYPE
 
 
-def remembered_entry(text: str, source: str) -> SurveyEntry | None:
+def parse_entry(text: str, source: str) -> SurveyEntry | None:
     """Return the entry that a record was made from; None for a record that no survey made."""
     place = _SOURCE.fullmatch(source)
     header, *members = text.split("\n")
@@ -95,7 +95,7 @@ def remembered_entry(text: str, source: str) -> SurveyEntry | None:
     return SurveyEntry(place[1], kind, name, first, last, summary, signature, more, calls, words)
 
 
-def audience_of(path: str, name: str = "") -> str:
+def determine_audience(path: str, name: str = "") -> str:
     """Return whom a file is for: ``code``, ``test``, ``example`` or ``history``."""
     for audience, pattern in _AUDIENCES.items():
         if re.search(pattern, path) or (audience == "test" and _IN_TESTS.search(name)):
@@ -103,42 +103,44 @@ def audience_of(path: str, name: str = "") -> str:
     return "code"
 
 
-def entries_of(file: SourceFile) -> tuple[list[SurveyEntry], int]:
+def collect_entries(file: SourceFile) -> tuple[list[SurveyEntry], int]:
     """Return what memory is to keep of a file, by line, and how many entries were left out."""
     if not file.text.strip() or not file.path.isprintable():
         return [], 0
-    role = role_of(file.language)
-    found = [_of_symbol(file.path, one) for one in file.symbols.symbols]
+    role = find_role(file.language)
+    found = [_make_symbol_entry(file.path, one) for one in file.symbols.symbols]
     if role == "prose":
-        found = list(_sections(file))
+        found = list(_read_sections(file))
     if role != "code" and not found:
-        found = [_of_file(file, " ".join(file.text[: 2 * _PROSE_CHARS].split())[:_PROSE_CHARS])]
+        found = [_make_file_entry(file, " ".join(file.text[: 2 * _PROSE_CHARS].split())[:_PROSE_CHARS])]
     elif file.symbols.doc:
-        found.append(_of_file(file, file.symbols.doc))
+        found.append(_make_file_entry(file, file.symbols.doc))
     kept = sorted(found, key=lambda one: (one.kind == "constant", one.first - one.last))[:MAX_FILE_RECORDS]
     return sorted(kept, key=lambda one: (one.first, -one.last)), len(found) - len(kept)
 
 
-def _of_symbol(path: str, symbol: Symbol) -> SurveyEntry:
+def _make_symbol_entry(path: str, symbol: Symbol) -> SurveyEntry:
     place = (symbol.kind, symbol.name, symbol.first, symbol.last)
     said, _, rest = symbol.doc.partition("\n\n")
-    summary, signature = _one_line(said, _SUMMARY_CHARS), _one_line(symbol.signature, _LINE_CHARS)
-    more = _one_line(f"{rest} {symbol.words}", _LINE_CHARS)
-    calls = _one_line(" ".join(symbol.calls), _LINE_CHARS)
-    words = " ".join(dict.fromkeys([*name_words(symbol.name), *name_words(path), translated_language(path)]))
+    summary, signature = _to_one_line(said, _SUMMARY_CHARS), _to_one_line(symbol.signature, _LINE_CHARS)
+    more = _to_one_line(f"{rest} {symbol.words}", _LINE_CHARS)
+    calls = _to_one_line(" ".join(symbol.calls), _LINE_CHARS)
+    words = " ".join(
+        dict.fromkeys([*name_words(symbol.name), *name_words(path), find_translated_language(path)])
+    )
     return SurveyEntry(path, *place, summary, signature, more, calls, words, symbol)
 
 
-def _of_file(file: SourceFile, about: str) -> SurveyEntry:
+def _make_file_entry(file: SourceFile, about: str) -> SurveyEntry:
     said, _, rest = about.partition("\n\n")
-    summary, more = _one_line(said, _SUMMARY_CHARS), _one_line(rest, _LINE_CHARS)
+    summary, more = _to_one_line(said, _SUMMARY_CHARS), _to_one_line(rest, _LINE_CHARS)
     path, words = file.path, " ".join(name_words(file.path))
     return SurveyEntry(path, "file", path, 1, max(1, file.totals.lines), summary, more=more, words=words)
 
 
-def _sections(file: SourceFile) -> Iterator[SurveyEntry]:
-    lines = lines_of(file.text)
-    headings = list(_headings(lines, is_rst=file.language == "reStructuredText"))
+def _read_sections(file: SourceFile) -> Iterator[SurveyEntry]:
+    lines = split_lines(file.text)
+    headings = list(_find_headings(lines, is_rst=file.language == "reStructuredText"))
     around: list[tuple[int, str]] = []
     for place, (line, level, heading) in enumerate(headings):
         while around and around[-1][0] >= level:
@@ -150,11 +152,11 @@ def _sections(file: SourceFile) -> Iterator[SurveyEntry]:
             name = " / ".join(title for _, title in around)
             more = body[_SUMMARY_CHARS : _SUMMARY_CHARS + _PROSE_CHARS]
             words = " ".join(name_words(file.path))
-            summary = _one_line(body, _SUMMARY_CHARS)
+            summary = _to_one_line(body, _SUMMARY_CHARS)
             yield SurveyEntry(file.path, "section", name, line, last, summary, more=more, words=words)
 
 
-def _headings(lines: list[str], *, is_rst: bool) -> Iterator[tuple[int, int, str]]:
+def _find_headings(lines: list[str], *, is_rst: bool) -> Iterator[tuple[int, int, str]]:
     """Yield line, level and text of each heading; levels of reStructuredText go by first use."""
     styles: list[str] = []
     is_fenced = False
@@ -174,12 +176,12 @@ def _headings(lines: list[str], *, is_rst: bool) -> Iterator[tuple[int, int, str
                 yield number - 1, styles.index(under[1]) + 1, title[:120]
 
 
-def _one_line(text: str, max_chars: int) -> str:
+def _to_one_line(text: str, max_chars: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
-def excerpt_of(file: SourceFile, entry: SurveyEntry) -> list[tuple[int, str]]:
+def build_excerpt(file: SourceFile, entry: SurveyEntry) -> list[tuple[int, str]]:
     """Return the lines of a place that answer: signature, documentation, and the body abridged.
 
     Of a class, the first lines of its members stand for the body. Of a file of code, only what it says of
@@ -193,7 +195,7 @@ def excerpt_of(file: SourceFile, entry: SurveyEntry) -> list[tuple[int, str]]:
         last = min(entry.last, entry.first + _HEAD_LINES - 1)
         if entry.kind == "file" and file.symbols.doc:
             last = min(last, entry.first + file.symbols.doc.count("\n") + 2)
-        return _numbered(file, range(entry.first, last + 1))
+        return _number_lines(file, range(entry.first, last + 1))
     head_end = min(max(symbol.first, symbol.body - 1), symbol.last)
     wanted = list(range(symbol.first, min(head_end, symbol.first + 2 * _HEAD_LINES - 1) + 1))
     if symbol.kind == "class" and symbol.lines > EXCERPT_LINES:
@@ -201,18 +203,18 @@ def excerpt_of(file: SourceFile, entry: SurveyEntry) -> list[tuple[int, str]]:
         wanted += [one.first for one in inside]
     else:
         wanted += range(head_end + 1, symbol.last + 1)
-    return _numbered(file, list(dict.fromkeys(wanted))[:EXCERPT_LINES])
+    return _number_lines(file, list(dict.fromkeys(wanted))[:EXCERPT_LINES])
 
 
-def _numbered(file: SourceFile, numbers: Iterable[int]) -> list[tuple[int, str]]:
-    lines = lines_of(file.text)
+def _number_lines(file: SourceFile, numbers: Iterable[int]) -> list[tuple[int, str]]:
+    lines = split_lines(file.text)
     shown = [(number, lines[number - 1]) for number in numbers if 1 <= number <= len(lines)]
     while shown and not shown[-1][1].strip():
         shown.pop()
     return shown
 
 
-def entry_at(entries: Iterable[SurveyEntry], sought: SurveyEntry) -> SurveyEntry | None:
+def find_nearest_entry(entries: Iterable[SurveyEntry], sought: SurveyEntry) -> SurveyEntry | None:
     """Return the entry of the same kind and name that is nearest to its line; None if a file has none."""
     same = [one for one in entries if (one.kind, one.name) == (sought.kind, sought.name)]
     return min(same, key=lambda one: abs(one.first - sought.first), default=None)

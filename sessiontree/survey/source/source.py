@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sessiontree.survey.source.census import Findings, Place, Totals, folder_of
-from sessiontree.survey.source.checkout import printable_path, text_of
-from sessiontree.survey.source.languages import BINARY, Language, language_of
-from sessiontree.survey.source.manifests import about_readme, project_of
+from sessiontree.survey.source.census import Findings, Place, Totals, choose_folder
+from sessiontree.survey.source.checkout import decode_text, to_printable_path
+from sessiontree.survey.source.languages import BINARY, Language, detect_language
+from sessiontree.survey.source.manifests import parse_manifest, summarize_readme
 from sessiontree.survey.source.symbols import Symbol, Symbols, read_symbols
 
 MAX_PARSED_BYTES = 600_000
@@ -45,7 +45,7 @@ class SourceFile:
 
 def unread(path: str, reason: str) -> SourceFile:
     """Return what is known of a file that could not be read."""
-    return SourceFile(printable_path(path), "", "", Symbols(), Totals(files=1), reason)
+    return SourceFile(to_printable_path(path), "", "", Symbols(), Totals(files=1), reason)
 
 
 def read_source(path: str, data: bytes, total_bytes: int) -> SourceFile:
@@ -58,24 +58,24 @@ def read_source(path: str, data: bytes, total_bytes: int) -> SourceFile:
 
     Contract: blocks; never raises, whatever the bytes are. Time is bounded, see ``symbols.py``.
     """
-    path = printable_path(path)
+    path = to_printable_path(path)
     total_bytes = max(total_bytes, len(data))
     is_whole = total_bytes == len(data)
-    language = language_of(path)
-    decoded = None if language.role == "binary" else text_of(data)
+    language = detect_language(path)
+    decoded = None if language.role == "binary" else decode_text(data)
     if decoded is None:
         problem = f"named like {language.name}, but it is not text" if language.grammar is not None else ""
         return SourceFile(path, BINARY, "", Symbols(), Totals(files=1, bytes=total_bytes), problem)
     text, problem = decoded
     cut = "" if is_whole else f"only the first {len(data):,} of {total_bytes:,} bytes were read"
-    language = language_of(path, text[:_HEAD_CHARS])
-    symbols = _symbols_of(text, language, is_whole=is_whole)
-    totals = _totals(text, language, symbols, total_bytes)
+    language = detect_language(path, text[:_HEAD_CHARS])
+    symbols = _find_symbols(text, language, is_whole=is_whole)
+    totals = _compute_totals(text, language, symbols, total_bytes)
     problems = "; ".join(filter(None, (problem, cut, symbols.problem)))
     return SourceFile(path, language.name, text, symbols, totals, problems)
 
 
-def _symbols_of(text: str, language: Language, *, is_whole: bool) -> Symbols:
+def _find_symbols(text: str, language: Language, *, is_whole: bool) -> Symbols:
     if language.grammar is None or not is_whole or not text.strip():
         return Symbols()
     data = text.encode("utf-8", "replace")
@@ -86,8 +86,8 @@ def _symbols_of(text: str, language: Language, *, is_whole: bool) -> Symbols:
     return read_symbols(data, language.grammar)
 
 
-def _totals(text: str, language: Language, symbols: Symbols, total_bytes: int) -> Totals:
-    lines = lines_of(text)
+def _compute_totals(text: str, language: Language, symbols: Symbols, total_bytes: int) -> Totals:
+    lines = split_lines(text)
     blank = sum(not line.strip() for line in lines)
     if language.grammar is not None and not symbols.problem:
         comments = symbols.comment_lines
@@ -107,13 +107,13 @@ def _totals(text: str, language: Language, symbols: Symbols, total_bytes: int) -
     )
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Return a text's lines without their ends; a line end at the very end begins no further line."""
     lines = text.split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def findings_of(file: SourceFile) -> Findings:
+def collect_findings(file: SourceFile) -> Findings:
     """Return one file's contribution to the census."""
     path, symbols = file.path, file.symbols.symbols
     functions = [one for one in symbols if one.kind == "function"]
@@ -121,11 +121,11 @@ def findings_of(file: SourceFile) -> Findings:
     return Findings(
         totals=file.totals,
         languages={file.language: file.totals} if is_read else {},
-        folders={folder_of(path): file.totals},
-        about=_about(file),
-        projects=tuple(filter(None, [project_of(path, file.text)])),
-        starts=_starts(file),
-        public=_public(file),
+        folders={choose_folder(path): file.totals},
+        about=_find_about(file),
+        projects=tuple(filter(None, [parse_manifest(path, file.text)])),
+        starts=_find_starts(file),
+        public=_find_public(file),
         longest=tuple(Place(path=path, line=one.first, name=one.name, amount=one.lines) for one in functions),
         most_complex=tuple(
             Place(path=path, line=one.first, name=one.name, amount=one.complexity)
@@ -133,34 +133,34 @@ def findings_of(file: SourceFile) -> Findings:
             if one.complexity > 1
         ),
         largest=(Place(path=path, amount=file.totals.lines),) if file.text else (),
-        notes=tuple(_notes(file)),
-        copies=_copies(file, functions),
-        imports=dict.fromkeys(imports_of(file), 1),
+        notes=tuple(_find_notes(file)),
+        copies=_find_copies(file, functions),
+        imports=dict.fromkeys(find_imports(file), 1),
         problems=(Place(path=path, text=file.problem),) if file.problem else (),
         unread=int(not is_read),
     )
 
 
-def _notes(file: SourceFile) -> Iterator[Place]:
+def _find_notes(file: SourceFile) -> Iterator[Place]:
     for line, text in file.symbols.comments:
         for found in _NOTE.finditer(text):
             row = line + text.count("\n", 0, found.start())
             yield Place(path=file.path, line=row, text=found[0].strip()[:_MAX_NOTE_CHARS])
 
 
-def _about(file: SourceFile) -> tuple[Place, ...]:
+def _find_about(file: SourceFile) -> tuple[Place, ...]:
     text = ""
     if file.path.count("/") <= 2 and re.search(r"(?i)(?:^|/)readme(?:\.\w+)?\Z", file.path):
-        text = about_readme(file.text)
+        text = summarize_readme(file.text)
     elif _FACES.search(file.path):
         text = " ".join(file.symbols.doc.partition("\n\n")[0].split())[:400]
     return (Place(path=file.path, text=text),) if text else ()
 
 
-def _starts(file: SourceFile) -> tuple[Place, ...]:
+def _find_starts(file: SourceFile) -> tuple[Place, ...]:
     if not file.text or _NOT_PUBLIC.search(file.path):
         return ()
-    main = language_of(file.path, file.text[:_HEAD_CHARS]).main
+    main = detect_language(file.path, file.text[:_HEAD_CHARS]).main
     found = main.search(file.text) if main is not None else None
     is_library = file.language == "Go" and re.search(r"^package main$", file.text, re.MULTILINE) is None
     line, text = 1, ""
@@ -174,7 +174,7 @@ def _starts(file: SourceFile) -> tuple[Place, ...]:
     return (Place(path=file.path, line=line, text=text),) if text else ()
 
 
-def _public(file: SourceFile) -> tuple[Place, ...]:
+def _find_public(file: SourceFile) -> tuple[Place, ...]:
     """Return a package's public names where this file is the face of a package."""
     is_go_root = file.language == "Go" and file.path.count("/") == 0 and not file.path.endswith("_test.go")
     if not (is_go_root or _FACES.search(file.path)) or _NOT_PUBLIC.search(file.path):
@@ -183,7 +183,7 @@ def _public(file: SourceFile) -> tuple[Place, ...]:
     return (Place(path=file.path, names=tuple(shown[:_MAX_NAMES])),) if shown else ()
 
 
-def _copies(file: SourceFile, functions: list[Symbol]) -> tuple[Place, ...]:
+def _find_copies(file: SourceFile, functions: list[Symbol]) -> tuple[Place, ...]:
     lines = file.text.split("\n")
     copies = []
     for one in sorted(functions, key=lambda one: -one.lines)[:_MAX_COPIES]:
@@ -196,7 +196,7 @@ def _copies(file: SourceFile, functions: list[Symbol]) -> tuple[Place, ...]:
     return tuple(copies)
 
 
-def imports_of(file: SourceFile) -> list[str]:
+def find_imports(file: SourceFile) -> list[str]:
     """Return the packages that a file imports, each once; relative imports lead inside and are left out."""
     names: list[str] = []
     for text in file.symbols.imports:

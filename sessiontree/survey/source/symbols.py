@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from tree_sitter import Node, Parser, QueryCursor, Tree
 
-from sessiontree.survey.source.languages import LanguageGrammar, grammar_of
+from sessiontree.survey.source.languages import LanguageGrammar, find_grammar
 
 SymbolKind: TypeAlias = Literal["function", "class", "constant"]
 
@@ -131,8 +131,8 @@ def read_symbols(data: bytes, grammar_name: str, *, seconds: float = MAX_PARSE_S
     """
     # a query that compares texts ends the whole process at bytes that are not UTF-8
     data = data.decode("utf-8", "replace").encode("utf-8")
-    grammar = grammar_of(grammar_name)
-    tree = _parsed(grammar, data, seconds)
+    grammar = find_grammar(grammar_name)
+    tree = _parse(grammar, data, seconds)
     if tree is None:
         return Symbols(problem=f"it was not parsed within {seconds:g} s; its lines are counted alone")
     root = tree.root_node
@@ -140,28 +140,30 @@ def read_symbols(data: bytes, grammar_name: str, *, seconds: float = MAX_PARSE_S
         return Symbols(problem="most of it is not what its language allows; its lines are counted alone")
     matches = QueryCursor(grammar.tags, match_limit=_MAX_MATCHES).matches(root)
     marks = QueryCursor(grammar.marks, match_limit=_MAX_MATCHES).captures(root)
-    found = _definitions(matches, data)
+    found = _collect_definitions(matches, data)
     _qualify(found)
     comments = marks.get("comment", [])
     calls = [found["name"][0] for _, found in matches if "name" in found and not _CALLS.isdisjoint(found)]
     _fill(found, data, calls, marks.get("branch", []), [*comments, *marks.get("string", [])])
     is_python = grammar_name == "python"
-    documented = [_docstring(node) for node in (root, *(one.inner for one in found))] if is_python else []
+    documented = (
+        [_find_docstring(node) for node in (root, *(one.inner for one in found))] if is_python else []
+    )
     place = attrgetter("start_byte")
-    imports = (_imported(node, data) for node in sorted(marks.get("import", []), key=place))
+    imports = (_read_import(node, data) for node in sorted(marks.get("import", []), key=place))
     # where a file lists its public names, no others count
     public = sorted(marks.get("listed") or marks.get("public", []), key=place)
     return Symbols(
-        tuple(_symbol(one, data, is_python=is_python) for one in found if not one.is_scope_only),
+        tuple(_make_symbol(one, data, is_python=is_python) for one in found if not one.is_scope_only),
         tuple(dict.fromkeys(filter(None, imports))),
-        tuple(dict.fromkeys(" ".join(_text(node, data).split()) for node in public)),
-        tuple((node.start_point.row + 1, _text(node, data)) for node in comments),
-        _whole_lines(data, [*comments, *(node for node in documented if node is not None)]),
-        _file_doc(root, data, is_python=is_python),
+        tuple(dict.fromkeys(" ".join(_get_text(node, data).split()) for node in public)),
+        tuple((node.start_point.row + 1, _get_text(node, data)) for node in comments),
+        _find_whole_lines(data, [*comments, *(node for node in documented if node is not None)]),
+        _extract_file_doc(root, data, is_python=is_python),
     )
 
 
-def _parsed(grammar: LanguageGrammar, data: bytes, seconds: float) -> Tree | None:
+def _parse(grammar: LanguageGrammar, data: bytes, seconds: float) -> Tree | None:
     """Return a text's tree; None when that takes too long."""
     deadline = time.monotonic() + seconds
 
@@ -189,7 +191,7 @@ def _is_wreck(root: Node) -> bool:
     return False
 
 
-def _definitions(matches: list[tuple[int, dict[str, list[Node]]]], data: bytes) -> list[_Found]:
+def _collect_definitions(matches: list[tuple[int, dict[str, list[Node]]]], data: bytes) -> list[_Found]:
     """Return the definitions, outer ones before those inside them, each once."""
     best: dict[tuple[int, int, str], list[_Found]] = {}
     for _, captures in matches:
@@ -204,10 +206,10 @@ def _definitions(matches: list[tuple[int, dict[str, list[Node]]]], data: bytes) 
             own = inner.child_by_field_name("name")
             if capture == "definition.method" and own is not None and own != names[0] and names[0].parent:
                 inner = names[0].parent  # some wheels capture the class around a method
-            if (node := _whole(inner)) is None:
+            if (node := _find_definition(inner)) is None:
                 continue
             scope = captures.get("scope") or captures.get("local.scope") or []
-            name = ".".join(_text(one, data) for one in (*scope[:1], names[0]))
+            name = ".".join(_get_text(one, data) for one in (*scope[:1], names[0]))
             one = _Found(node, inner, kind or "class", name, capture == "scope.impl")
             # of two readings of one name the better kind counts, then the longer name
             best.setdefault((names[0].start_byte, names[0].end_byte, name.rpartition(".")[2]), []).append(one)
@@ -215,7 +217,7 @@ def _definitions(matches: list[tuple[int, dict[str, list[Node]]]], data: bytes) 
     return sorted(found, key=lambda one: (one.node.start_byte, -one.node.end_byte))
 
 
-def _whole(node: Node) -> Node | None:
+def _find_definition(node: Node) -> Node | None:
     """Return a definition with what belongs to it; None for a declaration without a body in C and C++."""
     if node.type == "function_declarator":
         outer = node.parent
@@ -261,34 +263,34 @@ def _fill(found: list[_Found], data: bytes, *kinds: list[Node]) -> None:
         if holder is None:
             continue
         if what == 0 and len(holder.calls) < MAX_CALLS:
-            holder.calls[_text(node, data)] = None
+            holder.calls[_get_text(node, data)] = None
         elif what == 1:
             holder.branches += 1
         elif what == 2 and len(holder.words) < MAX_CALLS:
-            holder.words.append(_text(node, data)[:_MAX_WORDS_CHARS])
+            holder.words.append(_get_text(node, data)[:_MAX_WORDS_CHARS])
 
 
-def _symbol(one: _Found, data: bytes, *, is_python: bool) -> Symbol:
-    body = _body_of(one)
-    docstring = _docstring(one.inner) if is_python else None
+def _make_symbol(one: _Found, data: bytes, *, is_python: bool) -> Symbol:
+    body = _find_body(one)
+    docstring = _find_docstring(one.inner) if is_python else None
     first_of_body = (body or one.node).start_point.row + 1
     if docstring is not None:
-        doc, first_of_body = _plain(_text(docstring, data)), docstring.end_point.row + 2
+        doc, first_of_body = _strip_marks(_get_text(docstring, data)), docstring.end_point.row + 2
     else:
-        doc = _comment_before(one.node, data)
+        doc = _find_comment_before(one.node, data)
     has_own_body = body is not None and body.start_byte > one.inner.start_byte
     end = body.start_byte if body is not None and has_own_body else one.node.end_byte
     is_declarator = one.inner.type in ("variable_declarator", "function_declarator")
     begin = one.node.start_byte if is_declarator or one.inner.start_byte >= end else one.inner.start_byte
     text = data[begin : min(end, begin + 4 * _MAX_SIGNATURE_CHARS)].decode("utf-8", "replace")
     signature = _BEFORE_BODY.sub("", " ".join(text.split()))[:_MAX_SIGNATURE_CHARS]
-    said = " ".join(" ".join(map(_plain, one.words)).split())[:_MAX_WORDS_CHARS]
-    place = (one.kind, one.qualified, one.node.start_point.row + 1, _last_row(one.node) + 1)
+    said = " ".join(" ".join(map(_strip_marks, one.words)).split())[:_MAX_WORDS_CHARS]
+    place = (one.kind, one.qualified, one.node.start_point.row + 1, _find_last_row(one.node) + 1)
     complexity = 1 + one.branches if one.kind == "function" else 1
     return Symbol(*place, signature, doc[:_MAX_DOC_CHARS], first_of_body, tuple(one.calls), said, complexity)
 
 
-def _body_of(one: _Found) -> Node | None:
+def _find_body(one: _Found) -> Node | None:
     """Return what comes after the signature; None for a definition without a body."""
     for node in (one.inner, one.inner.child_by_field_name("value"), one.node):
         if node is not None:
@@ -299,13 +301,13 @@ def _body_of(one: _Found) -> Node | None:
     return None
 
 
-def _last_row(node: Node) -> int:
+def _find_last_row(node: Node) -> int:
     """Return the last row of a node that has a letter of it."""
     end = node.end_point
     return end.row - 1 if end.column == 0 and end.row > node.start_point.row else end.row
 
 
-def _docstring(node: Node) -> Node | None:
+def _find_docstring(node: Node) -> Node | None:
     """Return the string that documents a Python module, class or function."""
     body = node if node.type == "module" else node.child_by_field_name("body")
     children = body.named_children if body is not None else []
@@ -315,24 +317,24 @@ def _docstring(node: Node) -> Node | None:
     return first.named_children[0] if first.named_children[0].type == "string" else None
 
 
-def _comment_before(node: Node, data: bytes) -> str:
+def _find_comment_before(node: Node, data: bytes) -> str:
     """Return the comments that end on the line before a node, or on that of another such comment."""
     said: list[str] = []
     row, before = node.start_point.row, node.prev_sibling
-    while before is not None and _last_row(before) >= row - 1:
+    while before is not None and _find_last_row(before) >= row - 1:
         if "comment" in before.type:
-            said.append(_plain(_text(before, data)))
+            said.append(_strip_marks(_get_text(before, data)))
         elif before.type not in _SKIPPED:
             break
         row, before = before.start_point.row, before.prev_sibling
     return "\n".join(reversed(said)).strip()
 
 
-def _file_doc(root: Node, data: bytes, *, is_python: bool) -> str:
+def _extract_file_doc(root: Node, data: bytes, *, is_python: bool) -> str:
     """Return what a file says about itself: its docstring, or the comment at its head."""
     if is_python:
-        docstring = _docstring(root)
-        return _plain(_text(docstring, data))[:_MAX_DOC_CHARS] if docstring is not None else ""
+        docstring = _find_docstring(root)
+        return _strip_marks(_get_text(docstring, data))[:_MAX_DOC_CHARS] if docstring is not None else ""
     said: list[str] = []
     last = -1
     for child in root.children:
@@ -341,36 +343,36 @@ def _file_doc(root: Node, data: bytes, *, is_python: bool) -> str:
             if row <= last + 1 and "import" not in child.type:
                 said.clear()  # a comment right above a definition documents that one
             break
-        if not _text(child, data).startswith("#!/"):
-            said.append(_plain(_text(child, data)))
-        last = _last_row(child)
+        if not _get_text(child, data).startswith("#!/"):
+            said.append(_strip_marks(_get_text(child, data)))
+        last = _find_last_row(child)
     return "\n".join(said)[:_MAX_DOC_CHARS]
 
 
-def _whole_lines(data: bytes, nodes: Iterable[Node]) -> frozenset[int]:
+def _find_whole_lines(data: bytes, nodes: Iterable[Node]) -> frozenset[int]:
     """Return the lines that hold nothing but comments, numbered from 1."""
     lines: set[int] = set()
     for node in nodes:
         start = node.start_byte
         before = data[data.rfind(b"\n", 0, start) + 1 : start]
         if not before.strip():
-            lines.update(range(node.start_point.row + 1, _last_row(node) + 2))
+            lines.update(range(node.start_point.row + 1, _find_last_row(node) + 2))
     return frozenset(lines)
 
 
-def _imported(node: Node, data: bytes) -> str:
+def _read_import(node: Node, data: bytes) -> str:
     """Return what an import names, without quotes, and without what is picked from it in braces."""
-    text = _text(node, data).removeprefix("import ").partition("{")[0].strip().strip("\"'`<>")
+    text = _get_text(node, data).removeprefix("import ").partition("{")[0].strip().strip("\"'`<>")
     return text.removesuffix("::").strip()[:200]
 
 
-def _plain(text: str) -> str:
+def _strip_marks(text: str) -> str:
     """Return a comment's or a string's text without its marks."""
     if text.startswith(("/", "#", "--", "*")):
         return _COMMENT_EDGE.sub("", text).strip()
     return _STRING_EDGE.sub("", text).strip()
 
 
-def _text(node: Node, data: bytes) -> str:
+def _get_text(node: Node, data: bytes) -> str:
     """Return a node's text; the tree's own copy of it would be copied for every node."""
     return data[node.start_byte : node.end_byte].decode("utf-8", "replace")

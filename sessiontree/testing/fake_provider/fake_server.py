@@ -218,7 +218,9 @@ class FakeProvider:
         if not request.is_streamed:
             await _write(writer, 200, {}, json.dumps(form.whole(said)).encode(), reply.write_bytes)
         else:
-            writer.write(_head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"}))
+            writer.write(
+                _format_head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
+            )
             events = (("", each) for each in reply.events) if reply.events else form.events(said)
             if not await _stream(events, reply, reader, writer):
                 writer.transport.abort()
@@ -251,7 +253,7 @@ class FakeProvider:
         """Return the tokens read from the cache, written to it, and of the whole question."""
         parts, marked = [], 0
         for part in form.prompt(body):
-            text = json.dumps(_unmarked(part), sort_keys=True)
+            text = json.dumps(_unmark(part), sort_keys=True)
             parts.append(text)
             if "cache_control" in json.dumps(part):
                 marked = len(parts)
@@ -287,20 +289,20 @@ def _walk(value: Any) -> Iterator[tuple[str, str]]:
             yield from _walk(inner)
 
 
-def _unmarked(part: Any) -> Any:
+def _unmark(part: Any) -> Any:
     """Return a part of a question without its marks for the cache."""
     if isinstance(part, Mapping):
         if set(part) == {"part", "cache_control"}:
-            return _unmarked(part["part"])
-        return {key: _unmarked(inner) for key, inner in part.items() if key != "cache_control"}
-    return [_unmarked(inner) for inner in part] if isinstance(part, list) else part
+            return _unmark(part["part"])
+        return {key: _unmark(inner) for key, inner in part.items() if key != "cache_control"}
+    return [_unmark(inner) for inner in part] if isinstance(part, list) else part
 
 
 def _tokens(text: str) -> int:
     return -(-len(text) // CHARS_PER_TOKEN)
 
 
-def _head(status: int, headers: Mapping[str, str]) -> bytes:
+def _format_head(status: int, headers: Mapping[str, str]) -> bytes:
     lines = [f"HTTP/1.1 {status} Fake", *(f"{name}: {value}" for name, value in headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
@@ -323,7 +325,7 @@ async def _write(
     writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str], body: bytes, at_once: int | None
 ) -> None:
     plain = {"content-type": "application/json", "content-length": str(len(body))}
-    writer.write(_head(status, {**plain, **headers}))
+    writer.write(_format_head(status, {**plain, **headers}))
     for piece in _cut(body, at_once):
         writer.write(piece)
         await writer.drain()

@@ -14,7 +14,7 @@ WireEvent: TypeAlias = tuple[str, Mapping[str, Any] | str]
 STARTED_S: Final = 1_780_000_000
 
 
-def pieces(text: str, chars: int) -> Iterator[str]:
+def stream_pieces(text: str, chars: int) -> Iterator[str]:
     """Yield a text in pieces of so many characters; one empty piece of an empty text."""
     for at in range(0, len(text) or 1, chars):
         yield text[at : at + chars]
@@ -68,36 +68,36 @@ class ChatForm:
 
     def events(self, said: SignedReply) -> Iterator[WireEvent]:
         """Yield chunks: thoughts, text, calls, the finish, the usage."""
-        yield self._chunk(said, {"role": "assistant", "content": ""})
-        for key, words in self._texts(said):
-            for piece in pieces(words, said.reply.delta_chars) if words else ():
-                yield self._chunk(said, self._delta(key, piece))
+        yield self._make_chunk(said, {"role": "assistant", "content": ""})
+        for key, words in self._list_texts(said):
+            for piece in stream_pieces(words, said.reply.delta_chars) if words else ():
+                yield self._make_chunk(said, self._make_delta(key, piece))
         for index, call in enumerate(said.reply.calls):
             begun = {"index": index, "id": said.call_id(index), "type": "function"}
             if self.is_mistral:  # it sends whole calls
                 function = {"name": call.name, "arguments": call.arguments}
-                yield self._chunk(said, {"tool_calls": [{**begun, "function": function}]})
+                yield self._make_chunk(said, {"tool_calls": [{**begun, "function": function}]})
                 continue
-            yield self._chunk(
+            yield self._make_chunk(
                 said, {"tool_calls": [{**begun, "function": {"name": call.name, "arguments": ""}}]}
             )
-            for piece in pieces(call.arguments, said.reply.delta_chars):
+            for piece in stream_pieces(call.arguments, said.reply.delta_chars):
                 more = {"index": index, "function": {"arguments": piece}}
-                yield self._chunk(said, {"tool_calls": [more]})
-        last = self._chunk(said, {}, self._finish(said))[1]
+                yield self._make_chunk(said, {"tool_calls": [more]})
+        last = self._make_chunk(said, {}, self._finish(said))[1]
         usage = {"usage": self._usage(said.usage)}
         if self.is_mistral:
             yield "", {**last, **usage}
         else:
             yield "", last
-            yield "", {**self._head(said, "chat.completion.chunk"), "choices": [], **usage}
+            yield "", {**self._make_head(said, "chat.completion.chunk"), "choices": [], **usage}
         yield "", "[DONE]"
 
     def whole(self, said: SignedReply) -> Mapping[str, Any]:
         """Return ``chat.completion``."""
         message: dict[str, Any] = {"role": "assistant", "content": None}
-        for key, words in self._texts(said):
-            message.update(self._delta(key, words) if words else {})
+        for key, words in self._list_texts(said):
+            message.update(self._make_delta(key, words) if words else {})
         if said.reply.calls:
             message["tool_calls"] = [
                 {
@@ -108,7 +108,11 @@ class ChatForm:
                 for index, call in enumerate(said.reply.calls)
             ]
         choice = {"index": 0, "message": message, "finish_reason": self._finish(said)}
-        return {**self._head(said, "chat.completion"), "choices": [choice], "usage": self._usage(said.usage)}
+        return {
+            **self._make_head(said, "chat.completion"),
+            "choices": [choice],
+            "usage": self._usage(said.usage),
+        }
 
     def error(self, status: int, message: str) -> Mapping[str, Any]:
         """Return ``{error: {message, type, code}}``; of Mistral ``{object, message, type, code}``."""
@@ -116,7 +120,7 @@ class ChatForm:
             return {"object": "error", "message": message, "type": "fake", "param": None, "code": str(status)}
         return {"error": {"message": message, "type": "fake_error", "param": None, "code": None}}
 
-    def _texts(self, said: SignedReply) -> Iterator[tuple[str, str]]:
+    def _list_texts(self, said: SignedReply) -> Iterator[tuple[str, str]]:
         reply = said.reply
         if reply.refusal:
             yield ("content" if self.is_mistral else "refusal"), reply.refusal
@@ -125,7 +129,7 @@ class ChatForm:
             yield "reasoning_content", reply.thinking
         yield "content", reply.text
 
-    def _delta(self, key: str, words: str) -> dict[str, Any]:
+    def _make_delta(self, key: str, words: str) -> dict[str, Any]:
         if key == "reasoning_content" and self.is_mistral:
             return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": words}]}]}
         return {key: words}
@@ -135,14 +139,14 @@ class ChatForm:
             return said.reply.finish
         return "tool_calls" if said.reply.calls else "stop"
 
-    def _head(self, said: SignedReply, kind: str) -> dict[str, Any]:
+    def _make_head(self, said: SignedReply, kind: str) -> dict[str, Any]:
         return {"id": f"chat-{said.number}", "object": kind, "created": STARTED_S, "model": said.model}
 
-    def _chunk(
+    def _make_chunk(
         self, said: SignedReply, delta: Mapping[str, Any], finish: str | None = None
     ) -> tuple[str, Mapping[str, Any]]:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return "", {**self._head(said, "chat.completion.chunk"), "choices": [choice]}
+        return "", {**self._make_head(said, "chat.completion.chunk"), "choices": [choice]}
 
     def _usage(self, usage: FakeUsage) -> dict[str, Any]:
         return {
@@ -184,12 +188,12 @@ class ResponsesForm:
                 part = {**place, "summary_index": 0}
                 empty = {"type": "summary_text", "text": ""}
                 yield "response.reasoning_summary_part.added", {**part, "part": empty}
-                for piece in pieces(said.reply.thinking, said.reply.delta_chars):
+                for piece in stream_pieces(said.reply.thinking, said.reply.delta_chars):
                     yield "response.reasoning_summary_text.delta", {**part, "delta": piece}
             elif item["type"] == "message":
-                yield from self._message(said, item, {**place, "content_index": 0})
+                yield from self._stream_message(said, item, {**place, "content_index": 0})
             else:
-                for piece in pieces(item["arguments"], said.reply.delta_chars):
+                for piece in stream_pieces(item["arguments"], said.reply.delta_chars):
                     yield "response.function_call_arguments.delta", {**place, "delta": piece}
                 whole = {**place, "arguments": item["arguments"], "name": item["name"]}
                 yield "response.function_call_arguments.done", whole
@@ -197,14 +201,14 @@ class ResponsesForm:
         end = "response.incomplete" if said.reply.finish == "length" else "response.completed"
         yield end, {"response": self.whole(said)}
 
-    def _message(
+    def _stream_message(
         self, said: SignedReply, item: Mapping[str, Any], place: Mapping[str, Any]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         content = item["content"][0]
         key = "refusal" if content["type"] == "refusal" else "text"
         kind = "response.refusal" if key == "refusal" else "response.output_text"
         yield "response.content_part.added", {**place, "part": {**content, key: ""}}
-        for piece in pieces(content[key], said.reply.delta_chars):
+        for piece in stream_pieces(content[key], said.reply.delta_chars):
             yield f"{kind}.delta", {**place, "delta": piece, "logprobs": []}
         yield f"{kind}.done", {**place, key: content[key], "logprobs": []}
 
@@ -306,14 +310,14 @@ class MessagesForm:
     def _deltas(self, said: SignedReply, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         chars = said.reply.delta_chars
         if block["type"] == "text":
-            for piece in pieces(block["text"], chars):
+            for piece in stream_pieces(block["text"], chars):
                 yield {"type": "text_delta", "text": piece}
         elif block["type"] == "thinking":
-            for piece in pieces(block["thinking"], chars):
+            for piece in stream_pieces(block["thinking"], chars):
                 yield {"type": "thinking_delta", "thinking": piece}
             yield {"type": "signature_delta", "signature": block["signature"]}
         else:
-            for piece in pieces(said.reply.calls[int(block["id"][-3:])].arguments, chars):
+            for piece in stream_pieces(said.reply.calls[int(block["id"][-3:])].arguments, chars):
                 yield {"type": "input_json_delta", "partial_json": piece}
 
     def whole(self, said: SignedReply) -> Mapping[str, Any]:
@@ -377,15 +381,15 @@ class GeminiForm:
         for part in self._parts(said):
             words = part.get("text")
             if words is None:
-                yield "", self._chunk(said, [part])
+                yield "", self._make_chunk(said, [part])
                 continue
-            for piece in pieces(words, said.reply.delta_chars):
-                yield "", self._chunk(said, [{**part, "text": piece}])
-        yield "", self._chunk(said, [], is_last=True)
+            for piece in stream_pieces(words, said.reply.delta_chars):
+                yield "", self._make_chunk(said, [{**part, "text": piece}])
+        yield "", self._make_chunk(said, [], is_last=True)
 
     def whole(self, said: SignedReply) -> Mapping[str, Any]:
         """Return all parts in one."""
-        return self._chunk(said, list(self._parts(said)), is_last=True)
+        return self._make_chunk(said, list(self._parts(said)), is_last=True)
 
     def _parts(self, said: SignedReply) -> Iterator[dict[str, Any]]:
         reply = said.reply
@@ -400,7 +404,7 @@ class GeminiForm:
             signed = {"thoughtSignature": said.signature} if said.signature and index == 0 else {}
             yield {"functionCall": called, **signed}
 
-    def _chunk(
+    def _make_chunk(
         self, said: SignedReply, parts: list[dict[str, Any]], *, is_last: bool = False
     ) -> dict[str, Any]:
         reply, usage = said.reply, said.usage

@@ -33,7 +33,7 @@ from sessiontree.contracts.recorded.approvals import (
     RuleAnswer,
     answer_by_rules,
 )
-from sessiontree.tree.state.budgets import later
+from sessiontree.tree.state.budgets import add_seconds
 from sessiontree.tree.state.evolve import Draft
 from sessiontree.tree.state.protocol import Decided, FromSession, LiftAsked, RefuseDecision, WakeTreeAt
 from sessiontree.tree.state.state import Request, Session, TreeState
@@ -76,7 +76,7 @@ def _climb(draft: Draft, request_id: str, start: Session, *, skip_approver: bool
     request = draft.state.requests[request_id]
     top, session = start, cast("Session | None", start)
     while session is not None:
-        if not skip_approver and _approver_took(draft, request, session):
+        if not skip_approver and _try_approver(draft, request, session):
             return
         if session.spec.owns_channel:
             _show(draft, request, session)
@@ -84,8 +84,8 @@ def _climb(draft: Draft, request_id: str, start: Session, *, skip_approver: bool
         if not skip_approver:
             settle_hop(draft, request_id, session.spec.session_id, "escalate", "rule", "")
         skip_approver = False
-        top, session = session, draft.state.parent_of(session)
-    if _mode_answered(draft, request, top):
+        top, session = session, draft.state.find_parent(session)
+    if _answer_by_mode(draft, request, top):
         return
     reason = (
         f"{request.question.call.tool!r} needs an approval and nobody above {request.question.session!r} can "
@@ -95,34 +95,32 @@ def _climb(draft: Draft, request_id: str, start: Session, *, skip_approver: bool
     close(draft, request_id, "denied", "nobody", reason)
 
 
-def _approver_took(draft: Draft, request: Request, session: Session) -> bool:
-    if _rules_answered(draft, request, session, session.spec.rules, "rule"):
+def _try_approver(draft: Draft, request: Request, session: Session) -> bool:
+    if _apply_rules(draft, request, session, session.spec.rules, "rule"):
         return True
     if session.spec.approver is None:
         return False
-    _rest(draft, request, session, "consult")
+    _let_wait(draft, request, session, "consult")
     asked = ApproverAsked(draft.now_ms, request.question)
     draft.post(session.spec.session_id, lambda _: asked)
     return True
 
 
 def _show(draft: Draft, request: Request, session: Session) -> None:
-    if not _mode_answered(draft, request, session):
-        _rest(draft, request, session, "show")
+    if not _answer_by_mode(draft, request, session):
+        _let_wait(draft, request, session, "show")
 
 
-def _mode_answered(draft: Draft, request: Request, session: Session) -> bool:
+def _answer_by_mode(draft: Draft, request: Request, session: Session) -> bool:
     """Have mode ``smart`` answer where a person would be asked next, or where nobody is left to ask."""
     config = draft.state.charter
     return config.mode == "smart" and (
-        _rules_answered(draft, request, session, config.smart_rules, "mode")
-        or _known_harmless(draft, request, session)
+        _apply_rules(draft, request, session, config.smart_rules, "mode")
+        or _approve_harmless(draft, request, session)
     )
 
 
-def _rules_answered(
-    draft: Draft, request: Request, session: Session, rules: tuple[Rule, ...], by: str
-) -> bool:
+def _apply_rules(draft: Draft, request: Request, session: Session, rules: tuple[Rule, ...], by: str) -> bool:
     call = request.question.call
     answer = answer_by_rules(rules, call.tool, dict(call.arguments))
     if answer == "escalate":
@@ -133,7 +131,7 @@ def _rules_answered(
     return True
 
 
-def _known_harmless(draft: Draft, request: Request, session: Session) -> bool:
+def _approve_harmless(draft: Draft, request: Request, session: Session) -> bool:
     precedent = request.precedent
     if precedent is None or not precedent.is_harmless:
         return False
@@ -142,7 +140,7 @@ def _known_harmless(draft: Draft, request: Request, session: Session) -> bool:
     return True
 
 
-def _rest(draft: Draft, request: Request, session: Session, how: str) -> None:
+def _let_wait(draft: Draft, request: Request, session: Session, how: str) -> None:
     """Let a request wait at a session; a request that does not wait yet needs room, or is denied.
 
     Nobody could answer thousands one by one, and each of them is kept and shown until it is answered.
@@ -169,16 +167,16 @@ ANSWERS = ("approve", "deny", "escalate")
 def ask(draft: Draft, stimulus: FromSession, asked: ApprovalAsked) -> None:
     """Accept a request and start its climb; a request with a known id changes nothing."""
     state = draft.state
-    session = state.live_session(stimulus.session)
+    session = state.find_live_session(stimulus.session)
     is_known = asked.request_id in state.requests or asked.request_id in state.decisions
     if session is None or is_known:
         return
-    expires_at_ms = later(draft.now_ms, state.limits.approval_expiry_s)
+    expires_at_ms = add_seconds(draft.now_ms, state.limits.approval_expiry_s)
     question = ApprovalQuestion(asked.request_id, stimulus.session, asked.call, asked.asked_by)
     draft.write(ApprovalRequested(question, expires_at_ms, draft.now_ms, stimulus.precedent))
     if session.stop is not None:
         close(draft, asked.request_id, "cancelled", "stop", f"{question.session!r} is stopping")
-    elif not _standing_answer(draft, question, stimulus.precedent):
+    elif not _apply_standing_answer(draft, question, stimulus.precedent):
         climb_from_asker(draft, asked.request_id)
 
 
@@ -248,18 +246,18 @@ def expire(draft: Draft, request_id: str) -> None:
         close(draft, request_id, "expired", "time", f"nobody answered within {waited_s:g} s")
 
 
-def _standing_answer(draft: Draft, question: ApprovalQuestion, precedent: Precedent | None) -> bool:
+def _apply_standing_answer(draft: Draft, question: ApprovalQuestion, precedent: Precedent | None) -> bool:
     """Whether the mode, a person's earlier no, or an owner's earlier always already decides the request."""
     state, request_id = draft.state, question.request_id
     mode = state.charter.mode
-    denied_at = _denied_at(state, question.call.digest, question.session)
+    denied_at = _find_denying_session(state, question.call.digest, question.session)
     if mode == "never":
         close(draft, request_id, "denied", "mode", "the tree's approval mode is 'never'")
     elif denied_at is not None:
         settle_hop(draft, request_id, denied_at, "deny", "denial", SAID_NO)
     elif mode == "auto":
         close(draft, request_id, "approved", "mode", "the tree's approval mode is 'auto'")
-    elif (allowed := _always_allowed(state, question.call.tool, precedent)) is not None:
+    elif (allowed := _find_permission(state, question.call.tool, precedent)) is not None:
         close(draft, request_id, "approved", "always", f"the owner always allows {allowed}")
     else:
         return False
@@ -278,12 +276,12 @@ def _allow_always(draft: Draft, request: Request, by: str) -> None:
     tool = request.question.call.tool
     draft.write(ToolAlwaysAllowed(tool, covers))
     for other in draft.state.requests_for.members(tool):
-        allowed = _always_allowed(draft.state, tool, draft.state.requests[other].precedent)
+        allowed = _find_permission(draft.state, tool, draft.state.requests[other].precedent)
         if allowed is not None:
             _settle_resting(draft, other, "approve", "always", f"{by} always allows {allowed}")
 
 
-def _always_allowed(state: TreeState, tool: str, precedent: Precedent | None) -> str | None:
+def _find_permission(state: TreeState, tool: str, precedent: Precedent | None) -> str | None:
     """Return the owner's permanent permission that covers a call; None if none does."""
     if tool in state.always:
         return repr(tool)
@@ -313,7 +311,7 @@ def _bind_denial(draft: Draft, question: ApprovalQuestion, shown_at: str) -> Non
     draft.write(DigestDenied(digest, tuple(path), question.request_id))
     for other in draft.state.requests_like.members(digest):
         request = draft.state.requests[other]
-        if _denied_at(draft.state, digest, request.question.session) is not None:
+        if _find_denying_session(draft.state, digest, request.question.session) is not None:
             _settle_resting(draft, other, "deny", "denial", SAID_NO)
 
 
@@ -323,7 +321,7 @@ def _settle_resting(draft: Draft, request_id: str, answer: RuleAnswer, by: str, 
         settle_hop(draft, request_id, rests_at, answer, by, reason)
 
 
-def _denied_at(state: TreeState, digest: str, session: str) -> str | None:
+def _find_denying_session(state: TreeState, digest: str, session: str) -> str | None:
     """Return the lowest session, from this one up, at which a person denied this call, or None."""
     for link in state.chain(session):
         if (digest, link.spec.session_id) in state.denied:

@@ -25,16 +25,16 @@ def change_canvas(draft: Draft, asked: CanvasAsked) -> None:
     canvas = state.canvases.get(asked.session)
     if canvas is not None and asked.key in canvas.keys:
         return
-    error = _refusal(draft, asked, canvas)
+    error = _find_refusal(draft, asked, canvas)
     if error is not None:
         draft.tell(RefuseSay(error))
         return
     draft.write(CanvasChanged(asked.session, asked.key, asked.action, asked.content, draft.now_ms))
 
 
-def _refusal(draft: Draft, asked: CanvasAsked, canvas: CanvasState | None) -> SessionTreeError | None:
+def _find_refusal(draft: Draft, asked: CanvasAsked, canvas: CanvasState | None) -> SessionTreeError | None:
     state = draft.state
-    session = state.live_session(asked.session)
+    session = state.find_live_session(asked.session)
     if session is None or session.spec.kind is SessionKind.WORKER or not has_channel(state, asked.session):
         reason = f"session {asked.session!r} has no canvas: only a live Main or Branch with a channel has one"
         return PermissionDenied(PermissionTier.SYSTEM, reason)
@@ -47,7 +47,7 @@ def _refusal(draft: Draft, asked: CanvasAsked, canvas: CanvasState | None) -> Se
 def act_on_canvas(draft: Draft, sent: CanvasActionSent) -> None:
     """Post an action on a session's canvas to the session, as text from outside; a repeat posts nothing."""
     state = draft.state
-    canvas, session = state.canvases.get(sent.session), state.live_session(sent.session)
+    canvas, session = state.canvases.get(sent.session), state.find_live_session(sent.session)
     if canvas is not None and sent.key in canvas.keys:
         return
     if session is None or session.stop is not None:

@@ -23,7 +23,7 @@ def settle_changes(draft: Draft, asked: SettleAsked) -> None:
         draft.write(asked.settled)
 
 
-def unfinished_copies(state: TreeState) -> list[SessionSpec]:
+def find_unfinished_copies(state: TreeState) -> list[SessionSpec]:
     """Return the ended sessions whose changes are not kept yet, in the order of their spawns."""
     return [
         each.spec
@@ -32,7 +32,7 @@ def unfinished_copies(state: TreeState) -> list[SessionSpec]:
     ]
 
 
-def copies_in_use(state: TreeState) -> frozenset[str]:
+def find_copies_in_use(state: TreeState) -> frozenset[str]:
     """Return the names of the copies whose files or changes may still be asked for."""
     return frozenset(
         each.spec.copy.name

@@ -22,10 +22,10 @@ from sessiontree.contracts.facts.tree_facts import (
 from sessiontree.contracts.recorded.cron import MAX_JOBS, CronJob, CronStatus, JobAction, SlotCause, SlotEnd
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.tree.rules.job_fields import has_times, new_job, updated_job
+from sessiontree.tree.rules.job_fields import has_times, make_job, update_job
 from sessiontree.tree.rules.spawn import find_refusal, spawn
 from sessiontree.tree.rules.timetable import DueSlots, find_due, find_next, show_time
-from sessiontree.tree.state.evolve import Draft, next_post_id
+from sessiontree.tree.state.evolve import Draft, make_next_post_id
 from sessiontree.tree.state.job_facts import run_key
 from sessiontree.tree.state.protocol import AcceptJob, JobAsked, JobsRang, RefuseJob, SpawnAsked, WatchJobs
 from sessiontree.tree.state.state import JobState, TreeState
@@ -34,20 +34,20 @@ ON_TIME_MS: Final = 60_000
 """A slot that is settled within this time has not been missed."""
 
 
-def next_ring(state: TreeState) -> int | None:
+def find_next_ring(state: TreeState) -> int | None:
     """Return the earliest slot of any job that is not settled, by the machine's clock; None = none comes."""
-    if not _goes_on(state):
+    if not _can_go_on(state):
         return None
-    nexts = (next_slot(known) for known in state.jobs.values())
+    nexts = (find_next_slot(known) for known in state.jobs.values())
     return min((next_ms for next_ms in nexts if next_ms is not None), default=None)
 
 
-def _goes_on(state: TreeState) -> bool:
-    main = state.live_session(MAIN)
+def _can_go_on(state: TreeState) -> bool:
+    main = state.find_live_session(MAIN)
     return main is not None and main.stop is None
 
 
-def next_slot(known: JobState) -> int | None:
+def find_next_slot(known: JobState) -> int | None:
     """Return the first slot of an active job that is not settled."""
     return find_next(known.job, known.since_ms) if known.job.status == "active" else None
 
@@ -61,20 +61,20 @@ def is_running(state: TreeState, known: JobState, *, manual: bool = True) -> boo
         manual: Whether runs count that somebody asked for; they never take a slot away from the job.
     """
     return any(
-        note.post_id in state.posts if note.post_id else _lives(state, note.run_id)
+        note.post_id in state.posts if note.post_id else _is_live(state, note.run_id)
         for note in known.notes
         if note.run_id and (manual or note.how != "manual")
     )
 
 
-def _lives(state: TreeState, run_id: str) -> bool:
+def _is_live(state: TreeState, run_id: str) -> bool:
     session = state.keys.get((MAIN, run_key(run_id)))
-    return session is not None and state.live_session(session) is not None
+    return session is not None and state.find_live_session(session) is not None
 
 
 def ring_jobs(draft: Draft, rang: JobsRang) -> None:
     """Settle every slot that has come."""
-    if _goes_on(draft.state):
+    if _can_go_on(draft.state):
         _settle_all(draft, rang.wall_ms)
     draft.tell(WatchJobs())
 
@@ -87,7 +87,7 @@ def change_job(draft: Draft, asked: JobAsked) -> None:
         draft.tell(AcceptJob(*before))
         return
     try:
-        if not _goes_on(state):
+        if not _can_go_on(state):
             raise ExecutionError("the tree has ended or is ending, and no job of it runs any more")
         _settle_all(draft, asked.wall_ms)
         _CHANGES[asked.change.action](draft, asked)
@@ -104,16 +104,16 @@ def _add(draft: Draft, asked: JobAsked) -> None:
         hint = "" if over is None else f", such as {over}, which is over"
         raise ExecutionError(f"the tree has {len(jobs)} jobs, which is the most; remove one first{hint}")
     _check_agent(state, asked)
-    job = new_job(f"c{state.jobs_made + 1}", asked.change.wanted, asked)
+    job = make_job(f"c{state.jobs_made + 1}", asked.change.wanted, asked)
     draft.write(CronJobSaved(job, asked.wall_ms, "added", asked.key, asked.wall_ms))
     draft.tell(AcceptJob(job.job_id))
 
 
 def _update(draft: Draft, asked: JobAsked) -> None:
     wanted = asked.change.wanted
-    known = _named(draft, asked)
+    known = _find_job(draft, asked)
     _check_agent(draft.state, asked)
-    changed = updated_job(known.job, wanted, asked)
+    changed = update_job(known.job, wanted, asked)
     since_ms = max(known.since_ms, asked.wall_ms) if has_times(wanted) else known.since_ms
     draft.write(CronJobSaved(changed, since_ms, "updated", asked.key, asked.wall_ms))
     draft.tell(AcceptJob(changed.job_id))
@@ -127,20 +127,20 @@ def _check_agent(state: TreeState, asked: JobAsked) -> None:
 
 
 def _remove(draft: Draft, asked: JobAsked) -> None:
-    job_id = _named(draft, asked).job.job_id
+    job_id = _find_job(draft, asked).job.job_id
     draft.write(CronJobRemoved(job_id, asked.key, asked.wall_ms))
     draft.tell(AcceptJob(job_id))
 
 
 def _pause(draft: Draft, asked: JobAsked) -> None:
-    known = _named(draft, asked)
+    known = _find_job(draft, asked)
     if known.job.status == "active":
         _save(draft, known, "paused", "paused", asked)
     draft.tell(AcceptJob(known.job.job_id))
 
 
 def _resume(draft: Draft, asked: JobAsked) -> None:
-    known = _named(draft, asked)
+    known = _find_job(draft, asked)
     if known.job.status == "over":
         raise ExecutionError(f"job {known.job.job_id!r} is over; update it with new times")
     if known.job.status == "paused":
@@ -154,7 +154,7 @@ def _save(draft: Draft, known: JobState, status: CronStatus, change: str, asked:
 
 
 def _run(draft: Draft, asked: JobAsked) -> None:
-    known = _named(draft, asked)  # a slot that has come has had its own run before
+    known = _find_job(draft, asked)  # a slot that has come has had its own run before
     job_id = known.job.job_id
     if is_running(draft.state, known):
         raise ExecutionError(f"a run of job {job_id!r} is still going on; no other one was begun")
@@ -175,7 +175,7 @@ _CHANGES: Final[Mapping[JobAction, Callable[[Draft, JobAsked], None]]] = {
 }
 
 
-def _named(draft: Draft, asked: JobAsked) -> JobState:
+def _find_job(draft: Draft, asked: JobAsked) -> JobState:
     """Return the job that is named.
 
     Raises:
@@ -269,7 +269,7 @@ def _begin(draft: Draft, job: CronJob, claim: _Claim, wall_ms: int) -> str:
     doubles it.
     """
     to_main = job.target == "main"
-    post_id = next_post_id(draft.state.sessions[MAIN]) if to_main else ""
+    post_id = make_next_post_id(draft.state.sessions[MAIN]) if to_main else ""
     claimed = CronSlotClaimed(
         job.job_id,
         claim.run_id,
@@ -283,7 +283,7 @@ def _begin(draft: Draft, job: CronJob, claim: _Claim, wall_ms: int) -> str:
     )
     if to_main:
         draft.write(claimed)
-        draft.post(MAIN, lambda post_id: _message(draft.now_ms, post_id, job, claim))
+        draft.post(MAIN, lambda post_id: _make_message(draft.now_ms, post_id, job, claim))
         return ""
     asked = SpawnAsked(
         draft.now_ms,
@@ -306,7 +306,7 @@ def _begin(draft: Draft, job: CronJob, claim: _Claim, wall_ms: int) -> str:
     return ""
 
 
-def _message(at_ms: int, post_id: str, job: CronJob, claim: _Claim) -> Incoming:
+def _make_message(at_ms: int, post_id: str, job: CronJob, claim: _Claim) -> Incoming:
     said: dict[str, JsonValue] = {
         "cron": job.job_id,
         "name": job.name,

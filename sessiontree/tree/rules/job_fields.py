@@ -18,13 +18,13 @@ from sessiontree.contracts.recorded.cron import (
 )
 from sessiontree.contracts.recorded.senders import joined
 from sessiontree.tree.rules.timetable import check_expression, check_zone, read_time
-from sessiontree.tree.state.budgets import endless
+from sessiontree.tree.state.budgets import find_endless
 from sessiontree.tree.state.protocol import JobAsked
 
 _TIMES = ("at", "every_s", "expression")
 
 
-def new_job(job_id: str, wanted: JobWanted, asked: JobAsked) -> CronJob:
+def make_job(job_id: str, wanted: JobWanted, asked: JobAsked) -> CronJob:
     """Return a new job.
 
     Raises:
@@ -32,7 +32,7 @@ def new_job(job_id: str, wanted: JobWanted, asked: JobAsked) -> CronJob:
     """
     if wanted.text is None:
         raise ValidationError("a job needs a text: what is to be done", "/text")
-    if not _times_in(wanted):
+    if not _list_times(wanted):
         raise ValidationError("a job needs its times: give one of at, every_s and expression", "/at")
     empty = CronJob(
         job_id=job_id,
@@ -56,10 +56,10 @@ def new_job(job_id: str, wanted: JobWanted, asked: JobAsked) -> CronJob:
         taint="",
         created_ms=asked.wall_ms,
     )
-    return updated_job(empty, wanted, asked)
+    return update_job(empty, wanted, asked)
 
 
-def updated_job(job: CronJob, wanted: JobWanted, asked: JobAsked) -> CronJob:
+def update_job(job: CronJob, wanted: JobWanted, asked: JobAsked) -> CronJob:
     """Return a job with what is wanted; new times make a job that is over active again.
 
     Raises:
@@ -67,9 +67,9 @@ def updated_job(job: CronJob, wanted: JobWanted, asked: JobAsked) -> CronJob:
     """
     changed = replace(
         job,
-        **_words(wanted),
-        **_session_fields(job, wanted),
-        **_times(job, wanted, asked.wall_ms),
+        **_check_texts(wanted),
+        **_build_session_fields(job, wanted),
+        **_read_times(job, wanted, asked.wall_ms),
         asked_by=joined(job.asked_by, asked.asked_by),
         taint=asked.taint or job.taint,
     )
@@ -80,14 +80,14 @@ def updated_job(job: CronJob, wanted: JobWanted, asked: JobAsked) -> CronJob:
 
 def has_times(wanted: JobWanted) -> bool:
     """Whether a change brings other times."""
-    return bool(_times_in(wanted)) or wanted.zone is not None or wanted.until is not None
+    return bool(_list_times(wanted)) or wanted.zone is not None or wanted.until is not None
 
 
-def _times_in(wanted: JobWanted) -> list[str]:
+def _list_times(wanted: JobWanted) -> list[str]:
     return [name for name in _TIMES if getattr(wanted, name) is not None]
 
 
-def _words(wanted: JobWanted) -> dict[str, Any]:
+def _check_texts(wanted: JobWanted) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if wanted.text is not None:
         if not wanted.text.strip() or len(wanted.text) > MAX_JOB_CHARS:
@@ -106,7 +106,7 @@ def _words(wanted: JobWanted) -> dict[str, Any]:
     return found
 
 
-def _session_fields(job: CronJob, wanted: JobWanted) -> dict[str, Any]:
+def _build_session_fields(job: CronJob, wanted: JobWanted) -> dict[str, Any]:
     """Return the fields about the session that a job starts; a job for Main has none of them."""
     given = {
         name: value
@@ -121,16 +121,16 @@ def _session_fields(job: CronJob, wanted: JobWanted) -> dict[str, Any]:
         raise ValidationError("a job starts a branch or a worker", "/kind")
     if wanted.ttl_s is not None and not 0 < wanted.ttl_s < math.inf:
         raise ValidationError(f"ttl_s is {wanted.ttl_s!r}; give seconds above 0", "/ttl_s")
-    cap = endless(wanted.budget)
+    cap = find_endless(wanted.budget)
     if cap is not None:
         raise ValidationError(f"{cap} of its budget is not finite", "/budget")
     return {**given, "target": target}
 
 
-def _times(job: CronJob, wanted: JobWanted, wall_ms: int) -> dict[str, Any]:
+def _read_times(job: CronJob, wanted: JobWanted, wall_ms: int) -> dict[str, Any]:
     if not has_times(wanted):
         return {}
-    given = _times_in(wanted)
+    given = _list_times(wanted)
     if len(given) > 1:
         raise ValidationError(f"give one of {', '.join(given)}, not several", f"/{given[1]}")
     if job.status == "over" and not given:
@@ -146,12 +146,12 @@ def _times(job: CronJob, wanted: JobWanted, wall_ms: int) -> dict[str, Any]:
 
 def _schedule(job: CronJob, wanted: JobWanted, zone: str, wall_ms: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if _times_in(wanted):
+    if _list_times(wanted):
         found = {"once_ms": None, "every_ms": None, "expression": "", "anchor_ms": wall_ms}
     if wanted.at is not None:
         found["once_ms"] = read_time(wanted.at, zone, wall_ms, "at")
     elif wanted.every_s is not None:
-        found["every_ms"] = _interval_ms(wanted.every_s)
+        found["every_ms"] = _to_interval_ms(wanted.every_s)
     elif wanted.expression is not None:
         found["expression"] = check_expression(wanted.expression, zone, wall_ms)
     elif job.expression:
@@ -159,7 +159,7 @@ def _schedule(job: CronJob, wanted: JobWanted, zone: str, wall_ms: int) -> dict[
     return found
 
 
-def _interval_ms(every_s: float) -> int:
+def _to_interval_ms(every_s: float) -> int:
     if not MIN_EVERY_S <= every_s <= MAX_AHEAD_S:
         raise ValidationError(
             f"every_s is {every_s!r}; give seconds from {MIN_EVERY_S:g} to {MAX_AHEAD_S:.0f}", "/every_s"

@@ -34,10 +34,10 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.recorded.results import ResultCause, SessionResult
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.values.messages import NOTHING_USED, Usage
-from sessiontree.policy.closed_result import OpenResult, closed_form
-from sessiontree.schema.result import compile_result, text_around_value
+from sessiontree.policy.closed_result import OpenResult, derive_closed_form
+from sessiontree.schema.result import compile_result, extract_text_around
 from sessiontree.tree.rules.approvals import cancel_client_calls, cancel_requests, expire
-from sessiontree.tree.state.budgets import amounts_of, later, natural, payers_of
+from sessiontree.tree.state.budgets import add_seconds, convert_usage, find_payers, to_budget_units
 from sessiontree.tree.state.evolve import Draft
 from sessiontree.tree.state.protocol import (
     FromSession,
@@ -52,7 +52,7 @@ from sessiontree.tree.state.protocol import (
     UsageReported,
     WakeTreeAt,
 )
-from sessiontree.tree.state.reach import not_below, session_below
+from sessiontree.tree.state.reach import find_session_below, make_not_below_error
 from sessiontree.tree.state.state import Alarm, AlarmKind, Session, TreeState
 
 STOP_WORDS: dict[SessionStatus, Literal["completed", "cancelled", "expired", "failed"]] = {
@@ -93,7 +93,7 @@ def settle(draft: Draft, session: str) -> None:
     for link in draft.state.chain(session):
         if link.is_live:
             if link.held is not None and may_end_with(draft.state, link, link.held.status, link.is_quiet):
-                end(draft, link, final_result(link, link.held), forced=False)
+                end(draft, link, make_final_result(link, link.held), forced=False)
             return
 
 
@@ -114,7 +114,7 @@ def _may_end(session: Session, *, is_quiet: bool) -> bool:
     return is_quiet and session.live_below == 0 and session.owed == 0 and not waits
 
 
-def final_result(session: Session, result: SessionResult[Any]) -> SessionResult[Any]:
+def make_final_result(session: Session, result: SessionResult[Any]) -> SessionResult[Any]:
     """Return the result a session ends with; a stopped session ends with the status it was asked for."""
     stop = session.stop
     if stop is None:
@@ -134,7 +134,7 @@ def begin_stop(
     """
     heads = list(heads)
     _complete_kept(draft, heads)
-    told = _not_stopping(draft, heads)
+    told = _find_not_stopping(draft, heads)
     _tell(draft, told, status, reason, cause)
     _wrap_up(draft, told)
 
@@ -142,14 +142,14 @@ def begin_stop(
 def withdraw_child(draft: Draft, parent: str, key: str, reason: str) -> None:
     """Cancel the child that a session started under a key, if it was started and is live."""
     child = draft.state.keys.get((parent, key))
-    if child is not None and draft.state.live_session(child) is not None:
+    if child is not None and draft.state.find_live_session(child) is not None:
         begin_stop(draft, [child], SessionStatus.CANCELLED, reason)
 
 
 def finish(draft: Draft, head: str, last_word: str) -> None:
     """End a session as completed on behalf of its owner; the live sessions below it are cancelled first."""
     _complete_kept(draft, draft.state.children.members(head))
-    told = _not_stopping(draft, [head])
+    told = _find_not_stopping(draft, [head])
     _tell(draft, told[:1], SessionStatus.COMPLETED, last_word)
     _tell(draft, told[1:], SessionStatus.CANCELLED, f"{head!r} is finished")
     _wrap_up(draft, told)
@@ -158,13 +158,13 @@ def finish(draft: Draft, head: str, last_word: str) -> None:
 def await_result(draft: Draft, head: str) -> None:
     """Let a session complete, and the open sessions below it too: the program waits for its result."""
     draft.write(ResultAwaited(head))
-    for name in reversed(_not_stopping(draft, [head])):
+    for name in reversed(_find_not_stopping(draft, [head])):
         settle(draft, name)
 
 
 def _complete_kept(draft: Draft, heads: Iterable[str]) -> None:
-    for name in reversed(_not_stopping(draft, heads)):
-        session = draft.state.live_session(name)
+    for name in reversed(_find_not_stopping(draft, heads)):
+        session = draft.state.find_live_session(name)
         if session is None or session.held is None or not draft.state.is_kept_open(session):
             continue
         if session.held.status is SessionStatus.COMPLETED and _may_end(session, is_quiet=session.is_quiet):
@@ -174,26 +174,26 @@ def _complete_kept(draft: Draft, heads: Iterable[str]) -> None:
 def charge(draft: Draft, reported: UsageReported) -> None:
     """Charge a session's usage, even after its end. If a cap is reached, stop the sessions that use it."""
     session = draft.state.sessions.get(reported.session)
-    usage = checked_usage(reported.usage)
+    usage = correct_usage(reported.usage)
     if session is None or usage == NOTHING_USED:
         return
     draft.write(UsageCharged(reported.session, session.account, usage))
-    stop_overdrawn(draft, session.account, amounts_of(usage))
+    stop_overdrawn(draft, session.account, convert_usage(usage))
 
 
 def stop_overdrawn(draft: Draft, account: str, members: Iterable[str]) -> None:
     """Stop the sessions of ``account`` and of the accounts above it that reached a cap in these members."""
     accounts = draft.state.accounts
     for member in members:
-        for payer in payers_of(accounts, account, member):
+        for payer in find_payers(accounts, account, member):
             paying = accounts[payer]
             used, cap = paying.used[member], paying.caps[member]
-            owner = draft.state.live_session(payer)
+            owner = draft.state.find_live_session(payer)
             if used >= cap and owner is not None and owner.stop is None:
-                stop_spent(draft, payer, member, natural(member, used), natural(member, cap))
+                stop_spent(draft, payer, member, to_budget_units(member, used), to_budget_units(member, cap))
 
 
-def checked_usage(usage: Usage) -> Usage:
+def correct_usage(usage: Usage) -> Usage:
     """Return a usage in which no amount is negative and the cost is finite."""
     # A provider that reports nonsense must neither return budget nor corrupt the record.
     cost_usd = usage.cost_usd
@@ -223,7 +223,7 @@ def _tell(
 ) -> None:
     if not told:
         return
-    force_at_ms = later(draft.now_ms, draft.state.limits.cancel_grace_s)
+    force_at_ms = add_seconds(draft.now_ms, draft.state.limits.cancel_grace_s)
     draft.write(CancelBegun(tuple(told), reason, status, force_at_ms, cause))
     draft.tell(WakeTreeAt(force_at_ms))
     word = STOP_WORDS[status]
@@ -240,14 +240,14 @@ def _wrap_up(draft: Draft, told: Sequence[str]) -> None:
         settle(draft, name)
 
 
-def _not_stopping(draft: Draft, heads: Iterable[str]) -> list[str]:
+def _find_not_stopping(draft: Draft, heads: Iterable[str]) -> list[str]:
     # Everything below a stopping or ended session is already stopping.
     found: list[str] = []
     level: Sequence[str] = list(heads)
     while level:
         below: list[str] = []
         for name in level:
-            session = draft.state.live_session(name)
+            session = draft.state.find_live_session(name)
             if session is not None and session.stop is None:
                 found.append(name)
                 below += draft.state.children.members(name)
@@ -257,7 +257,7 @@ def _not_stopping(draft: Draft, heads: Iterable[str]) -> list[str]:
 
 def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
     spec = child.spec
-    parent = None if spec.parent is None else draft.state.live_session(spec.parent)
+    parent = None if spec.parent is None else draft.state.find_live_session(spec.parent)
     if parent is None or (parent.stop is not None and parent.held is not None):
         return
     told: dict[str, JsonValue] = {
@@ -267,14 +267,14 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
     }
     if result.cause:
         told["cause"] = result.cause
-    closed = closed_output(spec, result) if child.taint else None
+    closed = extract_closed_output(spec, result) if child.taint else None
     if closed is None:
         _add_words(told, result)
     else:
         told["output"] = closed.value
     text = dump_readable(told)
-    taint = source_of(child) if closed is None else ""
-    joins = _joins(parent, child, result)
+    taint = find_taint_source(child) if closed is None else ""
+    joins = _must_join(parent, child, result)
     draft.post(
         parent.spec.session_id,
         lambda post_id: Incoming(
@@ -294,7 +294,7 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
 def _add_words(told: dict[str, JsonValue], result: SessionResult[Any]) -> None:
     """Add all that a child gave: its value, the text around it, files and what it gave up."""
     output = None if result.output is None else to_json_value(result.output)
-    words = result.summary if output is None else text_around_value(result.summary, output)
+    words = result.summary if output is None else extract_text_around(result.summary, output)
     if words or output is None:
         told["summary"] = words
     if output is not None:
@@ -306,7 +306,7 @@ def _add_words(told: dict[str, JsonValue], result: SessionResult[Any]) -> None:
         told["given_up"] = list(result.given_up)
 
 
-def _joins(parent: Session, child: Session, result: SessionResult[Any]) -> bool:
+def _must_join(parent: Session, child: Session, result: SessionResult[Any]) -> bool:
     """Whether a child's result waits for those of the children that its parent started in the same run.
 
     The last of them starts the parent's next turn, and so does whatever else reaches the parent meanwhile.
@@ -325,7 +325,7 @@ class ClosedOutput:
     value: JsonValue
 
 
-def closed_output(spec: SessionSpec, result: SessionResult[Any]) -> ClosedOutput | None:
+def extract_closed_output(spec: SessionSpec, result: SessionResult[Any]) -> ClosedOutput | None:
     """Return the value of a Worker's result that holds no free text; None = the result taints as any other.
 
     The host that sent the result is not trusted here: the value is checked against the schema once more, and
@@ -336,7 +336,7 @@ def closed_output(spec: SessionSpec, result: SessionResult[Any]) -> ClosedOutput
         return None
     try:
         checked = compile_result(spec.result_schema)
-        form = closed_form(checked.schema)
+        form = derive_closed_form(checked.schema)
         if isinstance(form, OpenResult):
             return None
         return ClosedOutput(form.rebuild(checked.validate(to_json_value(result.output))))
@@ -344,7 +344,7 @@ def closed_output(spec: SessionSpec, result: SessionResult[Any]) -> ClosedOutput
         return None
 
 
-def source_of(child: Session) -> str:
+def find_taint_source(child: Session) -> str:
     """Return the taint source that a parent takes over with a child's message; empty for a clean child."""
     return f"session {child.spec.session_id}" if child.taint else ""
 
@@ -362,32 +362,32 @@ def offer(draft: Draft, stimulus: FromSession, offered: ResultOffered) -> None:
     quiet = stimulus.quiet and not offered.stays
     if not result.status.is_final:
         raise ValueError(f"can't end session {name!r} as {result.status}: that is not a final state")
-    session = draft.state.live_session(name)
+    session = draft.state.find_live_session(name)
     if session is None:
         return
     if may_end_with(draft.state, session, result.status, quiet):
-        end(draft, session, final_result(session, result), forced=False)
+        end(draft, session, make_final_result(session, result), forced=False)
     elif (session.held, session.is_quiet) != (result, quiet):
         draft.write(ResultHeld(name, result, quiet))
 
 
 def want_result(draft: Draft, asked: ResultAsked) -> None:
     """Let a session that stayed open for the program complete: its result is requested."""
-    session = draft.state.live_session(asked.session)
+    session = draft.state.find_live_session(asked.session)
     if session is not None and session.spec.stays_open and not session.is_awaited:
         await_result(draft, asked.session)
 
 
 def stir(draft: Draft, stirred: Stirred) -> None:
     """Withdraw the final message a session offered, because it has new input; a stop stays in force."""
-    session = draft.state.live_session(stirred.session)
+    session = draft.state.find_live_session(stirred.session)
     if session is not None and session.held is not None and session.stop is None:
         draft.write(SessionReactivated(stirred.session))
 
 
 def lose(draft: Draft, lost: SessionLost) -> None:
     """End a session that cannot continue."""
-    session = draft.state.live_session(lost.session)
+    session = draft.state.find_live_session(lost.session)
     if session is not None:
         summary = f"session {lost.session!r} crashed: {lost.reason}"
         result: SessionResult[Any] = SessionResult(
@@ -411,27 +411,27 @@ def take(draft: Draft, consumed: PostsConsumed) -> None:
 
 def taint(draft: Draft, name: str, source: str) -> None:
     """Record that a session has taken in untrusted text; the first reported source is kept."""
-    session = draft.state.live_session(name)
+    session = draft.state.find_live_session(name)
     if session is not None and not session.taint:
         draft.write(SessionTainted(name, source))
 
 
 def report_trouble(draft: Draft, name: str, trouble: ToolGivenUp) -> None:
     """Tell a session's parent that the session's model gave up a tool; for Main, tell its channel."""
-    session = draft.state.live_session(name)
+    session = draft.state.find_live_session(name)
     if session is None:
         return
     if session.spec.parent is None:
         if session.spec.owns_channel:
-            draft.write(ChannelSaid(name, name, _words(trouble), draft.now_ms))
+            draft.write(ChannelSaid(name, name, _describe_trouble(trouble), draft.now_ms))
         return
     draft.post(
         session.spec.parent,
-        lambda post_id: ChildTroubled(draft.now_ms, post_id, name, trouble, source_of(session)),
+        lambda post_id: ChildTroubled(draft.now_ms, post_id, name, trouble, find_taint_source(session)),
     )
 
 
-def _words(trouble: ToolGivenUp) -> str:
+def _describe_trouble(trouble: ToolGivenUp) -> str:
     where = f" at {trouble.field}" if trouble.field else ""
     return (
         f"The model could not call {trouble.tool} in {trouble.attempts} attempts{where}: "
@@ -451,9 +451,9 @@ def stop(draft: Draft, asked: StopAsked) -> None:
         raise ValueError(f"can't stop session {asked.session!r} as {asked.status}: that is not a final state")
     name = asked.session
     if asked.by is not None:
-        found = session_below(draft.state, asked.by, name)
+        found = find_session_below(draft.state, asked.by, name)
         if found is None:
-            draft.tell(RefuseStop(not_below(name)))
+            draft.tell(RefuseStop(make_not_below_error(name)))
             return
         name = found.spec.session_id
     if asked.status is SessionStatus.COMPLETED:
@@ -476,12 +476,12 @@ def interrupt(draft: Draft, asked: InterruptAsked) -> None:
     while level:
         below: list[str] = []
         for name in level:
-            session = draft.state.live_session(name)
+            session = draft.state.find_live_session(name)
             if session is None or session.stop is not None:
                 continue
             if session.spec.via in {"model", "cron"} and name != asked.session:
                 over.append(name)
-            elif not _rests(session):
+            elif not _is_at_rest(session):
                 kept.append(name)
                 below += draft.state.children.members(name)
         level = below
@@ -496,7 +496,7 @@ def interrupt(draft: Draft, asked: InterruptAsked) -> None:
     begin_stop(draft, over, SessionStatus.CANCELLED, f"{asked.session!r} was interrupted: {asked.reason}")
 
 
-def _rests(session: Session) -> bool:
+def _is_at_rest(session: Session) -> bool:
     # Main may hold a final message while it already processes the next message.
     waits = session.live_below + session.owed + session.pending + session.delegated > 0
     return session.held is not None and not waits and session.spec.kind is not SessionKind.MAIN
@@ -504,7 +504,7 @@ def _rests(session: Session) -> bool:
 
 def ring(draft: Draft, alarm: Alarm) -> None:
     """Carry out an alarm if it is still valid."""
-    if not draft.state.still_means(alarm):
+    if not draft.state.is_still_valid(alarm):
         return
     if alarm.kind is AlarmKind.APPROVAL:
         expire(draft, alarm.ident)
@@ -535,4 +535,4 @@ def _force(draft: Draft, name: str) -> None:
         result: SessionResult[Any] = SessionResult(
             session.stop.status, summary, usage=session.usage, given_up=_UNREPORTED
         )
-        end(draft, session, final_result(session, result), forced=True)
+        end(draft, session, make_final_result(session, result), forced=True)

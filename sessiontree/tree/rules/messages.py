@@ -9,24 +9,24 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.senders import joined
 from sessiontree.contracts.settings.settings import MINUTE_MS
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
-from sessiontree.tree.rules.lifecycle import source_of
-from sessiontree.tree.rules.spawn import channels_of, left_out
+from sessiontree.tree.rules.lifecycle import find_taint_source
+from sessiontree.tree.rules.spawn import find_channels, left_out
 from sessiontree.tree.state.evolve import Draft
 from sessiontree.tree.state.protocol import AcceptSend, RefuseSay, SayAsked, SendAsked
-from sessiontree.tree.state.reach import not_below, session_below
+from sessiontree.tree.state.reach import find_session_below, make_not_below_error
 from sessiontree.tree.state.state import Session, TreeState
 
 
 def say(draft: Draft, asked: SayAsked) -> None:
     """Send a message of a live Main or Branch to the nearest channel at or above it, or refuse it."""
-    session = draft.state.live_session(asked.session)
+    session = draft.state.find_live_session(asked.session)
     if session is None:
         why = "it does not live"
     elif session.spec.kind is SessionKind.WORKER:
         why = "a worker does not talk to people; its result goes to its parent"
     else:
-        channel = next(channels_of(draft.state, asked.session), None)
-        broken = left_out(draft.state, session) or _out_of_bounds(draft, session, asked.text)
+        channel = next(find_channels(draft.state, asked.session), None)
+        broken = left_out(draft.state, session) or _find_exceeded_limit(draft, session, asked.text)
         if channel is None:
             why = "no session at or above it owns a channel; give the tree one with channel=…"
         elif broken is not None:
@@ -51,12 +51,12 @@ def send(draft: Draft, asked: SendAsked) -> None:
     if sent_to is not None:
         draft.tell(AcceptSend(sent_to))
         return
-    found = _receiver(state, asked)
+    found = _find_receiver(state, asked)
     if isinstance(found, SessionTreeError):
         draft.tell(RefuseSay(found))
         return
     sender, to = state.sessions[asked.session], found.spec.session_id
-    broken = left_out(state, sender) or _out_of_bounds(draft, sender, asked.text)
+    broken = left_out(state, sender) or _find_exceeded_limit(draft, sender, asked.text)
     if broken is not None:
         reason = f"session {asked.session!r} can't send a message to {to!r}: {broken}"
         draft.tell(RefuseSay(PermissionDenied(PermissionTier.WORKSPACE, reason)))
@@ -75,15 +75,15 @@ def send(draft: Draft, asked: SendAsked) -> None:
             mode=asked.mode,
             origin="child" if to == sender.spec.parent else "parent",
             asked_by=joined(sender.spec.asked_by, asked.asked_by),
-            taint=source_of(sender),
+            taint=find_taint_source(sender),
         ),
     )
     draft.tell(AcceptSend(to))
 
 
-def _receiver(state: TreeState, asked: SendAsked) -> Session | SessionTreeError:
+def _find_receiver(state: TreeState, asked: SendAsked) -> Session | SessionTreeError:
     """Return the live session that a message reaches, or why it reaches none."""
-    sender = state.live_session(asked.session)
+    sender = state.find_live_session(asked.session)
     if sender is None or sender.spec.kind is SessionKind.WORKER:
         reason = f"session {asked.session!r} sends no messages: only a live Main or Branch does"
         return PermissionDenied(PermissionTier.WORKSPACE, reason)
@@ -93,9 +93,9 @@ def _receiver(state: TreeState, asked: SendAsked) -> Session | SessionTreeError:
             return SessionClosed(asked.to, "your parent is not steered from below; send it a follow_up")
         found = state.sessions.get(parent)
     else:
-        found = session_below(state, asked.session, asked.to)
+        found = find_session_below(state, asked.session, asked.to)
     if found is None:
-        return not_below(asked.to)
+        return make_not_below_error(asked.to)
     if not found.is_live:
         return SessionClosed(asked.to, f"it ended {found.status} and takes no more messages")
     if found.stop is not None:
@@ -103,7 +103,7 @@ def _receiver(state: TreeState, asked: SendAsked) -> Session | SessionTreeError:
     return found
 
 
-def _out_of_bounds(draft: Draft, session: Session, text: str) -> str | None:
+def _find_exceeded_limit(draft: Draft, session: Session, text: str) -> str | None:
     """Return the limit of the message policies that a Branch's message would exceed, or None."""
     if session.spec.kind is SessionKind.MAIN:
         return None

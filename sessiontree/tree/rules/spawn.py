@@ -13,7 +13,7 @@ from sessiontree.contracts.kinds import ExecSecurity, SessionKind, SystemAnswer,
 from sessiontree.contracts.recorded.senders import joined
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.tree.state.budgets import endless, later, shortage
+from sessiontree.tree.state.budgets import add_seconds, find_endless, find_shortage
 from sessiontree.tree.state.evolve import Draft
 from sessiontree.tree.state.protocol import (
     AcceptSpawn,
@@ -38,14 +38,14 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
     if not config.agents:
         raise ConfigError(f"tree {config.tree_id!r} has no agent; give it at least Main's")
     for numbers in (config.limits, config.budget):
-        name = endless(numbers)
+        name = find_endless(numbers)
         if name is not None:
             raise ConfigError(
                 f"{name} of tree {config.tree_id!r} is not finite; give a number, or None for no bound"
             )
     draft.write(TreeCreated(config))
     agent = config.agents[0].name
-    tools = tools_of_main(draft.state, agent)
+    tools = list_main_tools(draft.state, agent)
     spec = SessionSpec(
         session_id=MAIN,
         kind=SessionKind.MAIN,
@@ -62,14 +62,14 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
         owns_channel=config.owns_channel,
         budget=config.budget,
         key=None,
-        system_tier=strictest(config.agents[0].system_tier, config.system_tier),
+        system_tier=choose_strictest(config.agents[0].system_tier, config.system_tier),
         dedicated=config.dedicated,
         exec_security=config.agents[0].exec_security,
         workspace_access=config.agents[0].workspace_access,
         skills=config.agents[0].skills,
         exec_hosts=config.agents[0].exec_hosts,
         outside_roots=config.agents[0].outside_roots,
-        delegates=delegates_of(draft.state, SessionKind.MAIN, agent, tools, config.agents[0].delegates),
+        delegates=list_delegates(draft.state, SessionKind.MAIN, agent, tools, config.agents[0].delegates),
     )
     _start(draft, spec, MAIN, 1)
 
@@ -87,14 +87,14 @@ def spawn(draft: Draft, asked: SpawnAsked) -> None:
         return
     parent = state.sessions[asked.parent]
     number = 1 + (parent.branches if asked.kind is SessionKind.BRANCH else parent.workers)
-    spec = _spec_of(draft, asked, parent, number)
+    spec = _build_spec(draft, asked, parent, number)
     _start(draft, spec, spec.session_id if spec.budget is not None else parent.account, number)
 
 
 def needs_copy(state: TreeState, asked: SpawnAsked) -> bool:
     """Whether a copy must be made before this child can start; False if it is refused or exists already."""
     known = asked.key is not None and (asked.parent, asked.key) in state.keys
-    return not known and _refusal_of(state, asked) is None and has_own_workspace(state, asked)
+    return not known and _find_refusal(state, asked) is None and has_own_workspace(state, asked)
 
 
 def has_own_workspace(state: TreeState, asked: SpawnAsked) -> bool:
@@ -105,25 +105,25 @@ def has_own_workspace(state: TreeState, asked: SpawnAsked) -> bool:
     if asked.workspace is not None:
         return asked.workspace == "own"
     parent = state.sessions[asked.parent].spec
-    row = _row(state.charter, asked.agent or parent.agent)
-    may_write = narrowest(parent.workspace_access, row.workspace_access) == "rw"
+    row = _find_row(state.charter, asked.agent or parent.agent)
+    may_write = choose_narrowest(parent.workspace_access, row.workspace_access) == "rw"
     chosen = "own" in (row.workspace, state.charter.child_workspace)
     return chosen and may_write and asked.kind is SessionKind.BRANCH
 
 
-def _refusal_of(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+def _find_refusal(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     return next((found for check in _CHECKS if (found := check(state, asked)) is not None), None)
 
 
 def find_refusal(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     """Return why a spawn is refused; None = it is not."""
-    refusal = _refusal_of(state, asked)
+    refusal = _find_refusal(state, asked)
     if refusal is not None or asked.copy is not None or not has_own_workspace(state, asked):
         return refusal
     why = "its workspace was not copied, because limits changed meanwhile; try again"
     if asked.via == "cron":
         why = "timed jobs start no branch with a workspace of its own; name another agent, or a worker"
-    return _refusal(asked, why)
+    return _make_refusal(asked, why)
 
 
 def _start(draft: Draft, spec: SessionSpec, account: str, number: int) -> None:
@@ -136,15 +136,15 @@ def _start(draft: Draft, spec: SessionSpec, account: str, number: int) -> None:
 
 def adopt(draft: Draft, embodied: SessionEmbodied) -> None:
     """Start a session's time to live with its first host; waiting for a host does not count."""
-    session = draft.state.live_session(embodied.session)
+    session = draft.state.find_live_session(embodied.session)
     if session is None or session.spec.ttl_s is None or session.expires_at_ms is not None:
         return
-    expires_at_ms = later(draft.now_ms, session.spec.ttl_s)
+    expires_at_ms = add_seconds(draft.now_ms, session.spec.ttl_s)
     draft.write(SessionAdopted(embodied.session, draft.now_ms, expires_at_ms))
     draft.tell(WakeTreeAt(expires_at_ms))
 
 
-def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> SessionSpec:
+def _build_spec(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> SessionSpec:
     limits = draft.state.limits
     is_branch = asked.kind is SessionKind.BRANCH
     # Only the creating program sets how approvals are decided, whatever a model asks for.
@@ -153,9 +153,9 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
     ttl_s = time_to_live_s(
         limits.branch_ttl_s if is_branch else limits.worker_ttl_s, asked.ttl_s, may_lengthen=from_program
     )
-    row = _row(draft.state.charter, agent)
+    row = _find_row(draft.state.charter, agent)
     copy = asked.copy if has_own_workspace(draft.state, asked) else None
-    tools = tools_of_child(draft.state, parent.spec, asked.kind, agent)
+    tools = list_child_tools(draft.state, parent.spec, asked.kind, agent)
     return SessionSpec(
         session_id=f"{parent.spec.session_id}/{'b' if is_branch else 'w'}{number}",
         kind=asked.kind,
@@ -166,17 +166,17 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         label=asked.label or None,
         via=asked.via,
         tools=tools,
-        result_schema=_schema_of(asked),
+        result_schema=_choose_schema(asked),
         rules=asked.rules if from_program else (),
         approver=asked.approver if from_program else None,
         owns_channel=asked.owns_channel and from_program,
         budget=asked.budget,
         key=asked.key,
-        system_tier=strictest(parent.spec.system_tier, row.system_tier),
+        system_tier=choose_strictest(parent.spec.system_tier, row.system_tier),
         dedicated=draft.state.charter.dedicated or (asked.dedicated and from_program),
-        exec_security=most_secure(parent.spec.exec_security, row.exec_security),
+        exec_security=choose_most_secure(parent.spec.exec_security, row.exec_security),
         asked_by=joined(parent.spec.asked_by, asked.asked_by),
-        workspace_access=narrowest(parent.spec.workspace_access, row.workspace_access),
+        workspace_access=choose_narrowest(parent.spec.workspace_access, row.workspace_access),
         stays_open=asked.stays_open and from_program,
         ttl_s=ttl_s,
         taint=f"session {parent.spec.session_id}" if parent.taint else "",
@@ -190,18 +190,18 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         workspace=parent.spec.workspace if copy is None else copy.name,
         copy=copy,
         exec_hosts=tuple(name for name in row.exec_hosts if name in parent.spec.exec_hosts),
-        outside_roots=roots_within(row.outside_roots, parent.spec.outside_roots),
-        delegates=delegates_of(draft.state, asked.kind, agent, tools, ceiling_of(parent.spec)),
+        outside_roots=select_roots_within(row.outside_roots, parent.spec.outside_roots),
+        delegates=list_delegates(draft.state, asked.kind, agent, tools, compute_ceiling(parent.spec)),
         first_call=asked.first_call,
     )
 
 
-def _schema_of(asked: SpawnAsked) -> Mapping[str, JsonValue] | None:
+def _choose_schema(asked: SpawnAsked) -> Mapping[str, JsonValue] | None:
     """Return the schema of a child's result: a program's value is any JSON, unless its parent says more."""
     return {} if asked.result_schema is None and asked.first_call is not None else asked.result_schema
 
 
-def _row(config: TreeConfig, agent: str) -> AgentRow:
+def _find_row(config: TreeConfig, agent: str) -> AgentRow:
     return next(row for row in config.agents if row.name == agent)
 
 
@@ -213,11 +213,11 @@ def _refuse(draft: Draft, asked: SpawnAsked, error: SpawnRefused) -> None:
     draft.tell(RefuseSpawn(error))
 
 
-def _forbidden(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
-    return None if asked.forbidden is None else _refusal(asked, asked.forbidden)
+def _check_forbidden(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+    return None if asked.forbidden is None else _make_refusal(asked, asked.forbidden)
 
 
-def _standing(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+def _check_standing(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     parent = state.sessions.get(asked.parent)
     if parent is None:
         why = "no session of that path exists; spawn from one that lives"
@@ -227,10 +227,10 @@ def _standing(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
         why = f"it is stopping ({parent.stop.reason}); spawn from a session that continues"
     else:
         return None
-    return _refusal(asked, why)
+    return _make_refusal(asked, why)
 
 
-def _kinds(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+def _check_kinds(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     parent = state.sessions[asked.parent].spec
     if asked.kind is SessionKind.MAIN:
         why = "a tree has one main and nobody spawns another; ask for a branch or a worker"
@@ -240,14 +240,14 @@ def _kinds(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
         why = "a worker is a leaf; let the session above it spawn"
     else:
         return None
-    return _refusal(asked, why)
+    return _make_refusal(asked, why)
 
 
-def _numbers(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+def _check_numbers(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     parent = state.sessions[asked.parent]
     limits = state.limits
     depth = parent.spec.depth + 1
-    if depth > deepest_level(asked.kind, limits.max_depth):
+    if depth > compute_deepest_level(asked.kind, limits.max_depth):
         # A Branch counts with the level it must leave below it.
         needs = depth if asked.kind is SessionKind.WORKER else depth + 1
         return LimitExceeded(asked.parent, "max_depth", needs, limits.max_depth)
@@ -260,69 +260,73 @@ def _numbers(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     return None
 
 
-def _names(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+def _check_names(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     if asked.agent and (asked.agent, asked.kind) not in state.allowed:
         known = ", ".join(sorted({agent for agent, _ in state.allowed}))
-        return _refusal(asked, f"no agent is called {asked.agent!r}; there are {known}")
+        return _make_refusal(asked, f"no agent is called {asked.agent!r}; there are {known}")
     if asked.label:
         holder = state.labels.get((asked.parent, asked.label))
         if holder is not None:
-            return _refusal(
+            return _make_refusal(
                 asked, f"label {asked.label!r} belongs to {holder!r}; choose another, or wait until it ends"
             )
     held = state.sessions[asked.parent].spec.skills
     for skill in asked.skills or ():
         if skill not in held:
             known = ", ".join(held) or "none"
-            return _refusal(asked, f"{asked.parent} holds no skill {skill!r} to pass on; it holds: {known}")
+            return _make_refusal(
+                asked, f"{asked.parent} holds no skill {skill!r} to pass on; it holds: {known}"
+            )
     if asked.ttl_s is not None and not 0 < asked.ttl_s < math.inf:
-        return _refusal(asked, f"ttl_s is {asked.ttl_s!r}; give seconds above 0, or None for the default")
-    name = endless(asked.budget)
+        return _make_refusal(
+            asked, f"ttl_s is {asked.ttl_s!r}; give seconds above 0, or None for the default"
+        )
+    name = find_endless(asked.budget)
     if name is not None:
-        return _refusal(asked, f"{name} of its budget is not finite; give a number, or None for no cap")
+        return _make_refusal(asked, f"{name} of its budget is not finite; give a number, or None for no cap")
     return None
 
 
-def _workspaces(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+def _check_workspaces(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     if asked.workspace != "own":
         return None
     parent = state.sessions[asked.parent].spec
     if asked.kind is SessionKind.WORKER:
-        return _refusal(asked, "a worker only reads, so it needs no workspace of its own; leave it out")
+        return _make_refusal(asked, "a worker only reads, so it needs no workspace of its own; leave it out")
     agent = asked.agent or parent.agent
-    if narrowest(parent.workspace_access, _row(state.charter, agent).workspace_access) == "ro":
-        return _refusal(
+    if choose_narrowest(parent.workspace_access, _find_row(state.charter, agent).workspace_access) == "ro":
+        return _make_refusal(
             asked, f"agent {agent!r} may only read there, so it needs no workspace of its own; leave it out"
         )
     return None
 
 
-def _programs(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+def _check_programs(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     """Refuse a program that the child could not begin: it is a call of a tool that it must hold."""
     if asked.first_call is None:
         return None
     parent, tool = state.sessions[asked.parent].spec, asked.first_call.tool
     agent = asked.agent or parent.agent
-    if tool in tools_of_child(state, parent, asked.kind, agent):
+    if tool in list_child_tools(state, parent, asked.kind, agent):
         return None
     why = f"a {asked.kind} of agent {agent!r} below {asked.parent} does not hold {tool!r}, which it is to run"
-    return _refusal(asked, f"{why}; name it in the tools of both, or choose another program")
+    return _make_refusal(asked, f"{why}; name it in the tools of both, or choose another program")
 
 
-def _refusal(asked: SpawnAsked, why: str) -> SpawnRefused:
+def _make_refusal(asked: SpawnAsked, why: str) -> SpawnRefused:
     named = f" {asked.label!r}" if asked.label else ""
     return SpawnRefused(asked.parent, f"can't spawn a {asked.kind}{named}: {why}")
 
 
 _CHECKS: tuple[Callable[[TreeState, SpawnAsked], SpawnRefused | None], ...] = (
-    _standing,
-    _forbidden,
-    _kinds,
-    _numbers,
-    _names,
-    _workspaces,
-    _programs,
-    shortage,
+    _check_standing,
+    _check_forbidden,
+    _check_kinds,
+    _check_numbers,
+    _check_names,
+    _check_workspaces,
+    _check_programs,
+    find_shortage,
 )
 """In this order; the first refusal is the answer."""
 
@@ -331,23 +335,23 @@ _SECURITIES: tuple[ExecSecurity, ...] = ("full", "safe-bin", "paranoid")
 _STRICTNESS: tuple[SystemAnswer, ...] = ("allow", "ask", "deny")
 
 
-def tools_of_main(state: TreeState, agent: str) -> tuple[str, ...]:
+def list_main_tools(state: TreeState, agent: str) -> tuple[str, ...]:
     """Return the names of the tools that Main may hold at most, sorted."""
     return tuple(sorted(state.allowed[agent, SessionKind.MAIN]))
 
 
-def tools_of_child(state: TreeState, parent: SessionSpec, kind: SessionKind, agent: str) -> tuple[str, ...]:
+def list_child_tools(state: TreeState, parent: SessionSpec, kind: SessionKind, agent: str) -> tuple[str, ...]:
     """Return the names of the tools that a child may hold at most, sorted."""
     allowed = state.allowed[agent, kind]
-    return tuple([name for name in ceiling_of(parent) if name in allowed])
+    return tuple([name for name in compute_ceiling(parent) if name in allowed])
 
 
-def ceiling_of(parent: SessionSpec) -> tuple[str, ...]:
+def compute_ceiling(parent: SessionSpec) -> tuple[str, ...]:
     """Return the names of the tools that a session may pass on: those it holds and delegates, sorted."""
     return tuple(sorted((*parent.tools, *parent.delegates))) if parent.delegates else parent.tools
 
 
-def delegates_of(
+def list_delegates(
     state: TreeState, kind: SessionKind, agent: str, held: Collection[str], ceiling: Collection[str]
 ) -> tuple[str, ...]:
     """Return the names of the tools that a session may pass on to its children and not use, sorted.
@@ -359,34 +363,34 @@ def delegates_of(
         held: The tools that the session may use.
         ceiling: The tools that its parent may pass on; for Main, what its agent delegates.
     """
-    named = _row(state.charter, agent).delegates
+    named = _find_row(state.charter, agent).delegates
     if not named or kind is SessionKind.WORKER:
         return ()
     known = frozenset().union(*state.allowed.values())
     return tuple(sorted({name for name in named if name in known and name in ceiling and name not in held}))
 
 
-def strictest(*tiers: SystemAnswer) -> SystemAnswer:
+def choose_strictest(*tiers: SystemAnswer) -> SystemAnswer:
     """Return the strictest of several answers to System calls."""
     return max(tiers, key=_STRICTNESS.index)
 
 
-def most_secure(*securities: ExecSecurity) -> ExecSecurity:
+def choose_most_secure(*securities: ExecSecurity) -> ExecSecurity:
     """Return the strictest of several security levels for commands."""
     return max(securities, key=_SECURITIES.index)
 
 
-def narrowest(*accesses: WorkspaceAccess) -> WorkspaceAccess:
+def choose_narrowest(*accesses: WorkspaceAccess) -> WorkspaceAccess:
     """Return the strictest of several kinds of access to the workspace."""
     return "ro" if "ro" in accesses else "rw"
 
 
-def roots_within(roots: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
+def select_roots_within(roots: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
     """Return those directories that are, by their paths, at or below one that is allowed."""
     return tuple(root for root in roots if any(PurePosixPath(root).is_relative_to(each) for each in allowed))
 
 
-def deepest_level(kind: SessionKind, max_depth: int) -> int:
+def compute_deepest_level(kind: SessionKind, max_depth: int) -> int:
     """Return the deepest level of a kind; a Branch leaves room for one level below it."""
     return max_depth if kind is SessionKind.WORKER else max_depth - 1
 
@@ -411,10 +415,10 @@ def has_channel(state: TreeState, session: str) -> bool:
 
     The session or one above it must have a channel and be live, and no message policy may exclude its agent.
     """
-    return any(channels_of(state, session)) and left_out(state, state.sessions[session]) is None
+    return any(find_channels(state, session)) and left_out(state, state.sessions[session]) is None
 
 
-def channels_of(state: TreeState, session: str) -> Iterator[Session]:
+def find_channels(state: TreeState, session: str) -> Iterator[Session]:
     """Yield the sessions with a channel from this one upwards, nearest first."""
     return (link for link in state.chain(session) if link.is_live and link.spec.owns_channel)
 

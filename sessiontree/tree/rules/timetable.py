@@ -51,7 +51,7 @@ def find_next(job: CronJob, after_ms: int) -> int | None:
     if job.every_ms is not None:
         passed = max(0, after_ms - job.anchor_ms) // job.every_ms
         return job.anchor_ms + (passed + 1) * job.every_ms
-    return _next_of(job.expression, job.zone, after_ms)
+    return _find_next(job.expression, job.zone, after_ms)
 
 
 def find_due(job: CronJob, since_ms: int, now_ms: int) -> DueSlots | None:
@@ -66,20 +66,20 @@ def find_due(job: CronJob, since_ms: int, now_ms: int) -> DueSlots | None:
         last_ms = first_ms + (count - 1) * job.every_ms
         return DueSlots(first_ms, max(first_ms, last_ms - job.every_ms), last_ms, count, True)
     found = [first_ms]
-    for slot_ms in islice(_slots(job.expression, job.zone, first_ms), MAX_COUNTED):
+    for slot_ms in islice(_iterate_slots(job.expression, job.zone, first_ms), MAX_COUNTED):
         if slot_ms > now_ms:
             return DueSlots(first_ms, found[max(0, len(found) - 2)], found[-1], len(found), True)
         found.append(slot_ms)
-    previous_ms, last_ms = _newest(job, found[-2:], now_ms)
+    previous_ms, last_ms = _find_newest(job, found[-2:], now_ms)
     return DueSlots(first_ms, previous_ms, last_ms, len(found), last_ms == found[-1])
 
 
-def _newest(job: CronJob, known: list[int], now_ms: int) -> tuple[int, int]:
+def _find_newest(job: CronJob, known: list[int], now_ms: int) -> tuple[int, int]:
     """Return the two newest slots up to a time, without going through all of them."""
     for window_ms in _WINDOWS_MS:
         begin_ms = max(known[-1], now_ms - window_ms)
         found: list[int] = []
-        for slot_ms in _slots(job.expression, job.zone, begin_ms):
+        for slot_ms in _iterate_slots(job.expression, job.zone, begin_ms):
             if slot_ms > now_ms:
                 break
             found = [*found[-1:], slot_ms]
@@ -91,7 +91,7 @@ def _newest(job: CronJob, known: list[int], now_ms: int) -> tuple[int, int]:
     return known[-2], known[-1]
 
 
-def _slots(expression: str, zone: str, after_ms: int) -> Iterator[int]:
+def _iterate_slots(expression: str, zone: str, after_ms: int) -> Iterator[int]:
     """Yield the slots of an expression after a time, each later than the one before."""
     moment = datetime.fromtimestamp(after_ms / 1000, ZoneInfo(zone))
     for found in CronSim(expression, moment):
@@ -103,8 +103,8 @@ def _slots(expression: str, zone: str, after_ms: int) -> Iterator[int]:
 
 
 @lru_cache(maxsize=512)
-def _next_of(expression: str, zone: str, after_ms: int) -> int | None:
-    return next(_slots(expression, zone, after_ms), None)
+def _find_next(expression: str, zone: str, after_ms: int) -> int | None:
+    return next(_iterate_slots(expression, zone, after_ms), None)
 
 
 def check_expression(expression: str, zone: str, now_ms: int) -> str:
@@ -122,7 +122,7 @@ def check_expression(expression: str, zone: str, now_ms: int) -> str:
         )
     tidy = " ".join(fields)
     try:
-        found = _next_of(tidy, zone, now_ms)
+        found = _find_next(tidy, zone, now_ms)
     except CronSimError as error:
         raise ValidationError(f"the expression {tidy!r} is not valid: {error}", "/expression") from error
     if found is None or found - now_ms > MAX_AHEAD_S * 1000:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sessiontree.contracts.facts.tree_facts import VisionAnswered
-from sessiontree.tree.rules.lifecycle import charge, checked_usage
+from sessiontree.tree.rules.lifecycle import charge, correct_usage
 from sessiontree.tree.state.evolve import Draft
 from sessiontree.tree.state.protocol import UsageReported, VisionReported
 from sessiontree.tree.state.state import TreeState
@@ -13,7 +13,7 @@ from sessiontree.tree.state.state import TreeState
 
 def keep_answer(draft: Draft, reported: VisionReported) -> None:
     """Keep an answer and charge it to the session, even after its end; a repeated report changes nothing."""
-    answered = replace(reported.answered, usage=checked_usage(reported.answered.usage), at_ms=draft.now_ms)
+    answered = replace(reported.answered, usage=correct_usage(reported.answered.usage), at_ms=draft.now_ms)
     if answered.session not in draft.state.sessions:
         return
     if answer_of(draft.state, answered.session, answered.key) is None:

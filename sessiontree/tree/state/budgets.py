@@ -22,7 +22,7 @@ SCALE = {"tokens": 1, "cost_usd": 10**12, "tool_calls": 1, "sessions": 1}
 """Account units per budget unit, for every counted member. Wall time is not counted."""
 
 
-def caps_of(budget: Budget | None) -> dict[str, int]:
+def convert_caps(budget: Budget | None) -> dict[str, int]:
     """Return the counted members that a budget sets, in account units."""
     if budget is None:
         return {}
@@ -30,7 +30,7 @@ def caps_of(budget: Budget | None) -> dict[str, int]:
     return {name: round(value * SCALE[name]) for name, value in given.items() if value is not None}
 
 
-def amounts_of(usage: Usage) -> dict[str, int]:
+def convert_usage(usage: Usage) -> dict[str, int]:
     """Return what a usage counts against budgets, in account units, without zeros."""
     amounts = {
         "tokens": usage.tokens,
@@ -40,7 +40,7 @@ def amounts_of(usage: Usage) -> dict[str, int]:
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-def natural(name: str, amount: int) -> float:
+def to_budget_units(name: str, amount: int) -> float:
     """Return an amount in the units of a budget."""
     scale = SCALE[name]
     return amount if scale == 1 else amount / scale
@@ -48,7 +48,7 @@ def natural(name: str, amount: int) -> float:
 
 def open_account(session: str, budget: Budget, above: Account | None, spawned_at_ms: int) -> Account:
     """Return the account of a session that was just spawned with a budget."""
-    caps = caps_of(budget)
+    caps = convert_caps(budget)
     inherited = {} if above is None else above.payers
     wall_s = budget.wall_s
     return Account(
@@ -57,16 +57,16 @@ def open_account(session: str, budget: Budget, above: Account | None, spawned_at
         caps=caps,
         payers={**inherited, **dict.fromkeys(caps, session)},
         used=dict.fromkeys(caps, 0),
-        wall_at_ms=None if wall_s is None else later(spawned_at_ms, wall_s),
+        wall_at_ms=None if wall_s is None else add_seconds(spawned_at_ms, wall_s),
     )
 
 
-def later(at_ms: int, seconds: float) -> int:
+def add_seconds(at_ms: int, seconds: float) -> int:
     """Return a time plus a number of seconds, in milliseconds."""
     return at_ms + round(seconds * 1000)
 
 
-def endless(numbers: BaseModel | None) -> str | None:
+def find_endless(numbers: BaseModel | None) -> str | None:
     """Return the first member of limits or a budget that is not a finite number, or None."""
     given = {} if numbers is None else dict(numbers)
     return next(
@@ -74,7 +74,7 @@ def endless(numbers: BaseModel | None) -> str | None:
     )
 
 
-def payers_of(accounts: Table[str, Account], account: str, name: str) -> Iterator[str]:
+def find_payers(accounts: Table[str, Account], account: str, name: str) -> Iterator[str]:
     """Yield the accounts that an amount drawn on ``account`` counts against, lowest first.
 
     These are the first account that caps the member and, while the session of the last one yielded has ended,
@@ -93,34 +93,37 @@ def payers_of(accounts: Table[str, Account], account: str, name: str) -> Iterato
 
 def count(accounts: Table[str, Account], account: str, name: str, amount: int) -> None:
     """Count an amount against every account that pays for it; a negative amount is returned."""
-    for payer in list(payers_of(accounts, account, name)):
+    for payer in list(find_payers(accounts, account, name)):
         paid = accounts.open(payer)
         if paid is not None:
             paid.used[name] += amount
 
 
-def shortage(state: TreeState, asked: SpawnAsked) -> LimitExceeded | None:
+def find_shortage(state: TreeState, asked: SpawnAsked) -> LimitExceeded | None:
     """Return the member of the parent's account that is too low for the child, or None if none is.
 
     The child itself counts as one session, and its whole budget is reserved. Wall time is not reserved,
     because sessions run in parallel and end when their parent ends.
     """
     account = state.sessions[asked.parent].account
-    wanted = caps_of(asked.budget)
+    wanted = convert_caps(asked.budget)
     wanted["sessions"] = wanted.get("sessions", 0) + 1
     for name, amount in wanted.items():
-        for payer in payers_of(state.accounts, account, name):
+        for payer in find_payers(state.accounts, account, name):
             paying = state.accounts[payer]
             needs = paying.used[name] + amount
             if needs > paying.caps[name]:
                 limit = f"budget.{name}"
                 return LimitExceeded(
-                    asked.parent, limit, natural(name, needs), natural(name, paying.caps[name])
+                    asked.parent,
+                    limit,
+                    to_budget_units(name, needs),
+                    to_budget_units(name, paying.caps[name]),
                 )
     return None
 
 
-def remaining(state: TreeState, session: str) -> dict[str, float]:
+def compute_remaining(state: TreeState, session: str) -> dict[str, float]:
     """Return what a session has left, by member, in budget units, for every capped member.
 
     Amounts reserved for children count as spent. No value is below 0. ``wall_s`` is measured at the latest
@@ -133,7 +136,7 @@ def remaining(state: TreeState, session: str) -> dict[str, float]:
     left = {}
     for name, payer in account.payers.items():
         paying = state.accounts[payer]
-        left[name] = natural(name, max(0, paying.caps[name] - paying.used[name]))
+        left[name] = to_budget_units(name, max(0, paying.caps[name] - paying.used[name]))
     ends = [
         own.wall_at_ms for link in state.chain(session) if (own := state.accounts.get(link.spec.session_id))
     ]

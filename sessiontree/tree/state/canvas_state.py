@@ -17,7 +17,7 @@ from sessiontree.contracts.recorded.canvas import (
     MAX_SURFACES,
 )
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
-from sessiontree.contracts.values.pointer import LeadsNowhere, parts_of, value_at
+from sessiontree.contracts.values.pointer import LeadsNowhere, find_value, split_pointer
 
 MAX_KEYS: Final = 128
 """How many of the newest keys a canvas remembers: a call is repeated soon after a crash, or never."""
@@ -85,7 +85,7 @@ class CanvasState:
         surfaces = {name: surface.to_json() for name, surface in self.surfaces.items()}
         return len(dump_json([dict(self.page), surfaces]))
 
-    def with_key(self, key: str) -> CanvasState:
+    def add_key(self, key: str) -> CanvasState:
         """Return the canvas, which remembers a key."""
         return replace(self, keys=(*self.keys, key)[-MAX_KEYS:])
 
@@ -102,7 +102,7 @@ def change_state(state: CanvasState, action: str, content: Mapping[str, Any]) ->
         turned = revision if state.page else state.page_revision
         state = replace(state, is_shown=True, page={}, page_revision=turned)
         for op in content.get("ops", ()):
-            state = _carried_out(state, op)
+            state = _carry_out(state, op)
         return state
     page = {name: str(content[name]) for name in ("html", "path", "url") if name in content}
     if not page:
@@ -122,10 +122,10 @@ def find_fault(state: CanvasState, action: str, content: Mapping[str, Any]) -> s
         return "nothing was presented so far: give html or path, or push A2UI"
     if action == "a2ui_push":
         for number, op in enumerate(content.get("ops", ()), 1):
-            fault = _fault_of(state, op)
+            fault = _find_op_fault(state, op)
             if fault:
                 return f"message {number}: {fault}"
-            state = _carried_out(state, op)
+            state = _carry_out(state, op)
         after = state
     else:
         after = change_state(state, action, content)
@@ -138,7 +138,7 @@ def find_fault(state: CanvasState, action: str, content: Mapping[str, Any]) -> s
     return ""
 
 
-def _fault_of(state: CanvasState, op: Mapping[str, Any]) -> str:
+def _find_op_fault(state: CanvasState, op: Mapping[str, Any]) -> str:
     name, kind = str(op["surface"]), op["op"]
     surface = state.surfaces.get(name)
     makes = kind == "create" or op.get("makes") is not None
@@ -154,11 +154,11 @@ def _fault_of(state: CanvasState, op: Mapping[str, Any]) -> str:
         if count > MAX_COMPONENTS:
             return f"surface {name!r} would have {count:,} components, at most {MAX_COMPONENTS:,} are shown"
     if kind == "data":
-        return _path_fault({} if surface is None else surface.data, parts_of(op["path"]))
+        return _find_path_fault({} if surface is None else surface.data, split_pointer(op["path"]))
     return ""
 
 
-def _path_fault(data: JsonValue, parts: Sequence[str]) -> str:
+def _find_path_fault(data: JsonValue, parts: Sequence[str]) -> str:
     for number, part in enumerate(parts):
         if isinstance(data, list):
             if not _is_index(part, len(data), is_last=number == len(parts) - 1):
@@ -178,7 +178,7 @@ def _is_index(part: str, length: int, *, is_last: bool) -> bool:
     return is_number and int(part) < length + is_last
 
 
-def _carried_out(state: CanvasState, op: Mapping[str, Any]) -> CanvasState:
+def _carry_out(state: CanvasState, op: Mapping[str, Any]) -> CanvasState:
     name, kind = str(op["surface"]), op["op"]
     surfaces = dict(state.surfaces)
     if kind == "delete":
@@ -196,20 +196,20 @@ def _carried_out(state: CanvasState, op: Mapping[str, Any]) -> CanvasState:
         surface = replace(surface, components=components)
     elif kind == "data":
         surface = replace(
-            surface, data=_with_value(surface.data, parts_of(op["path"]), op.get("value", _NOTHING))
+            surface, data=_set_value(surface.data, split_pointer(op["path"]), op.get("value", _NOTHING))
         )
     surfaces[name] = surface
     return replace(state, surfaces=surfaces)
 
 
-def _with_value(data: JsonValue, parts: Sequence[str], value: Any) -> JsonValue:
+def _set_value(data: JsonValue, parts: Sequence[str], value: Any) -> JsonValue:
     """Return the data with a value at a place, or without the place."""
     if value is not _NOTHING:
         return _put(data, parts, value)
     if not parts:
         return {}
     try:
-        above = value_at(data, parts[:-1])
+        above = find_value(data, parts[:-1])
     except LeadsNowhere:
         return data
     last = parts[-1]

@@ -60,7 +60,7 @@ from sessiontree.contracts.recorded.client_calls import ClientCall
 from sessiontree.contracts.recorded.codec import Recorded
 from sessiontree.contracts.settings.settings import MINUTE_MS
 from sessiontree.contracts.values.messages import NOTHING_USED
-from sessiontree.tree.state.budgets import amounts_of, count, open_account
+from sessiontree.tree.state.budgets import convert_usage, count, open_account
 from sessiontree.tree.state.canvas_state import CanvasState, change_state
 from sessiontree.tree.state.job_facts import claim_slot, remove_job, save_job, skip_slots
 from sessiontree.tree.state.protocol import Deliver, TreeInstruction
@@ -90,7 +90,7 @@ def evolve(state: TreeState, fact: TreeFact) -> TreeState:
     return state
 
 
-def allowed_tools(config: TreeConfig) -> dict[tuple[str, SessionKind], frozenset[str]]:
+def compute_allowed_tools(config: TreeConfig) -> dict[tuple[str, SessionKind], frozenset[str]]:
     """Return the tools that sessions may hold at most, by agent and kind."""
     by_kind = {kind: {row.name for row in config.tools if kind in row.kinds} for kind in SessionKind}
     removed = () if config.policy is None else config.policy.removed
@@ -179,16 +179,16 @@ def _set_force(state: TreeState, session: Session, force_at_ms: int) -> None:
 
 def _sweep(state: TreeState) -> None:
     # A live session has at most three alarms; an open request has one.
-    state.alarms.sweep(state.still_means, 3 * state.live + state.open_requests)
+    state.alarms.sweep(state.is_still_valid, 3 * state.live + state.open_requests)
 
 
-def _created(state: TreeState, fact: TreeCreated) -> None:
+def _on_created(state: TreeState, fact: TreeCreated) -> None:
     state.config = fact.config
-    state.allowed = allowed_tools(fact.config)
+    state.allowed = compute_allowed_tools(fact.config)
     state.now_ms = max(state.now_ms, fact.config.created_at_ms)
 
 
-def _forked(state: TreeState, fact: TreeForked) -> None:
+def _on_forked(state: TreeState, fact: TreeForked) -> None:
     state.config = fact.config
     state.now_ms = max(state.now_ms, fact.at_ms)
     state.alarms = Alarms()
@@ -209,7 +209,7 @@ def _forked(state: TreeState, fact: TreeForked) -> None:
         set_request_alarm(state, request)
 
 
-def _spawned(state: TreeState, fact: SessionSpawned) -> None:
+def _on_spawned(state: TreeState, fact: SessionSpawned) -> None:
     spec = fact.spec
     state.now_ms = max(state.now_ms, fact.at_ms)
     session = Session(spec, fact.account, fact.at_ms, taint=spec.taint)
@@ -239,7 +239,7 @@ def _spawned(state: TreeState, fact: SessionSpawned) -> None:
     set_session_alarms(state, session)
 
 
-def _adopted(state: TreeState, fact: SessionAdopted) -> None:
+def _on_adopted(state: TreeState, fact: SessionAdopted) -> None:
     state.now_ms = max(state.now_ms, fact.at_ms)
     session = state.sessions.open(fact.session)
     if session is not None:
@@ -247,26 +247,26 @@ def _adopted(state: TreeState, fact: SessionAdopted) -> None:
         _set_life(state, session, fact.expires_at_ms)
 
 
-def _tainted(state: TreeState, fact: SessionTainted) -> None:
+def _on_tainted(state: TreeState, fact: SessionTainted) -> None:
     session = state.sessions.open(fact.session)
     if session is not None:
         session.taint = fact.source
 
 
-def _stirred(state: TreeState, fact: SessionReactivated) -> None:
+def _on_stirred(state: TreeState, fact: SessionReactivated) -> None:
     session = state.sessions.open(fact.session)
     if session is not None:
         session.held = None
         session.status = SessionStatus.ACTIVE
 
 
-def _awaited(state: TreeState, fact: ResultAwaited) -> None:
+def _on_awaited(state: TreeState, fact: ResultAwaited) -> None:
     session = state.sessions.open(fact.session)
     if session is not None:
         session.is_awaited = True
 
 
-def _held(state: TreeState, fact: ResultHeld) -> None:
+def _on_held(state: TreeState, fact: ResultHeld) -> None:
     session = state.sessions.open(fact.session)
     if session is not None:
         if session.held is None:
@@ -276,12 +276,12 @@ def _held(state: TreeState, fact: ResultHeld) -> None:
         session.status = SessionStatus.SUSPENDED
 
 
-def _ended(state: TreeState, fact: SessionEnded) -> None:
+def _on_ended(state: TreeState, fact: SessionEnded) -> None:
     if fact.charged is not None:
-        _charged(state, fact.charged)
+        _on_charged(state, fact.charged)
     _end(state, fact)
     if fact.report is not None:
-        _posted(state, fact.report)
+        _on_posted(state, fact.report)
 
 
 def _end(state: TreeState, fact: SessionEnded) -> None:
@@ -308,7 +308,7 @@ def _end(state: TreeState, fact: SessionEnded) -> None:
     _sweep(state)
 
 
-def _ended_leftovers(state: TreeState, fact: LeftoversEnded) -> None:
+def _on_leftovers_ended(state: TreeState, fact: LeftoversEnded) -> None:
     session = state.sessions.open(fact.session)
     if session is not None:
         session.leftovers += fact.count
@@ -342,21 +342,21 @@ def _close_account(state: TreeState, session: str) -> None:
             count(state.accounts, account.above, name, account.used[name] - cap)
 
 
-def _requested(state: TreeState, fact: ApprovalRequested) -> None:
+def _on_requested(state: TreeState, fact: ApprovalRequested) -> None:
     state.now_ms = max(state.now_ms, fact.at_ms)
     request = Request(fact.question, fact.expires_at_ms, precedent=fact.precedent)
     index_request(state, request)
     set_request_alarm(state, request)
 
 
-def _waiting(state: TreeState, fact: ApprovalWaiting) -> None:
+def _on_waiting(state: TreeState, fact: ApprovalWaiting) -> None:
     request = state.requests.open(fact.request_id)
     if request is not None:
         request.rests_at = fact.session
         request.how = fact.how
 
 
-def _decided(state: TreeState, fact: ApprovalDecided) -> None:
+def _on_decided(state: TreeState, fact: ApprovalDecided) -> None:
     request = state.requests.get(fact.request_id)
     state.decisions.put(fact.request_id, fact.decision)
     if request is None:
@@ -380,7 +380,7 @@ def _digest_denied(state: TreeState, fact: DigestDenied) -> None:
         state.denials.put(fact.request_id, fact)
 
 
-def _denial_lifted(state: TreeState, fact: DenialLifted) -> None:
+def _on_denial_lifted(state: TreeState, fact: DenialLifted) -> None:
     lifted = state.denials.get(fact.request_id)
     if lifted is None:
         return
@@ -389,7 +389,7 @@ def _denial_lifted(state: TreeState, fact: DenialLifted) -> None:
         state.denied.drop((lifted.digest, session))
 
 
-def _always_allowed(state: TreeState, fact: ToolAlwaysAllowed) -> None:
+def _on_always_allowed(state: TreeState, fact: ToolAlwaysAllowed) -> None:
     if fact.covers is None:
         state.always.put(fact.tool, True)
         return
@@ -397,11 +397,11 @@ def _always_allowed(state: TreeState, fact: ToolAlwaysAllowed) -> None:
         state.always.put(f"{fact.tool}: {shape}", True)
 
 
-def _client_call_opened(state: TreeState, fact: ClientCallOpened) -> None:
+def _on_client_call_opened(state: TreeState, fact: ClientCallOpened) -> None:
     index_client_call(state, fact.call)
 
 
-def _client_call_closed(state: TreeState, fact: ClientCallEnded) -> None:
+def _on_client_call_closed(state: TreeState, fact: ClientCallEnded) -> None:
     call = state.client_calls.get(fact.client_id)
     state.client_ends.put(fact.client_id, ClosedCall(fact.how, fact.answer_id))
     if call is None:
@@ -412,7 +412,7 @@ def _client_call_closed(state: TreeState, fact: ClientCallEnded) -> None:
         session.delegated -= 1
 
 
-def _posted(state: TreeState, fact: Posted) -> None:
+def _on_posted(state: TreeState, fact: Posted) -> None:
     mail = cast("Mail", fact.stimulus)
     state.now_ms = max(state.now_ms, mail.at_ms)
     state.posts.put(fact.post_id, Post(fact.session, mail))
@@ -423,7 +423,7 @@ def _posted(state: TreeState, fact: Posted) -> None:
         session.owed += 1
 
 
-def _taken(state: TreeState, fact: PostsTaken) -> None:
+def _on_taken(state: TreeState, fact: PostsTaken) -> None:
     session = state.sessions.open(fact.session)
     for post_id in fact.post_ids:
         _forget_post(state, fact.session, post_id)
@@ -436,15 +436,15 @@ def _forget_post(state: TreeState, session: str, post_id: str) -> None:
     state.owed_to.discard(session, post_id)
 
 
-def _charged(state: TreeState, fact: UsageCharged) -> None:
-    for name, amount in amounts_of(fact.usage).items():
+def _on_charged(state: TreeState, fact: UsageCharged) -> None:
+    for name, amount in convert_usage(fact.usage).items():
         count(state.accounts, fact.account, name, amount)
     session = state.sessions.open(fact.session)
     if session is not None:
         session.usage += fact.usage
 
 
-def _cancelling(state: TreeState, fact: CancelBegun) -> None:
+def _on_cancelling(state: TreeState, fact: CancelBegun) -> None:
     stop = Stop(fact.status, fact.reason, fact.force_at_ms, fact.cause)
     for name in fact.sessions:
         session = state.sessions.open(name)
@@ -453,12 +453,12 @@ def _cancelling(state: TreeState, fact: CancelBegun) -> None:
             _set_force(state, session, fact.force_at_ms)
 
 
-def _passed(state: TreeState, fact: MessagePassed) -> None:
+def _on_passed(state: TreeState, fact: MessagePassed) -> None:
     state.sent.put((fact.session, fact.key), fact.to)
-    _said(state, fact)
+    _on_said(state, fact)
 
 
-def _said(state: TreeState, fact: ChannelSaid | MessagePassed) -> None:
+def _on_said(state: TreeState, fact: ChannelSaid | MessagePassed) -> None:
     state.now_ms = max(state.now_ms, fact.at_ms)
     session = state.sessions.open(fact.session)
     if session is None or all(policy.per_minute is None for policy in state.charter.messages):
@@ -467,78 +467,78 @@ def _said(state: TreeState, fact: ChannelSaid | MessagePassed) -> None:
     session.said_at_ms = (*recent, fact.at_ms)
 
 
-def _kept(state: TreeState, fact: ChangesKept) -> None:
+def _on_kept(state: TreeState, fact: ChangesKept) -> None:
     state.changes.put(fact.session, fact)
 
 
-def _settled(state: TreeState, fact: ChangesSettled) -> None:
+def _on_settled(state: TreeState, fact: ChangesSettled) -> None:
     state.now_ms = max(state.now_ms, fact.at_ms)
     state.settled.put(fact.session, fact.state)
 
 
-def _canvas_changed(state: TreeState, fact: CanvasChanged) -> None:
+def _on_canvas_changed(state: TreeState, fact: CanvasChanged) -> None:
     state.now_ms = max(state.now_ms, fact.at_ms)
-    if state.live_session(fact.session) is not None:
+    if state.find_live_session(fact.session) is not None:
         canvas = state.canvases.get(fact.session) or CanvasState()
-        state.canvases.put(fact.session, change_state(canvas, fact.action, fact.content).with_key(fact.key))
+        state.canvases.put(fact.session, change_state(canvas, fact.action, fact.content).add_key(fact.key))
 
 
-def _canvas_acted(state: TreeState, fact: CanvasActed) -> None:
+def _on_canvas_acted(state: TreeState, fact: CanvasActed) -> None:
     state.now_ms = max(state.now_ms, fact.at_ms)
     canvas = state.canvases.get(fact.session)
     if canvas is not None:
-        state.canvases.put(fact.session, canvas.with_key(fact.key))
+        state.canvases.put(fact.session, canvas.add_key(fact.key))
 
 
-def _vision_answered(state: TreeState, fact: VisionAnswered) -> None:
+def _on_vision_answered(state: TreeState, fact: VisionAnswered) -> None:
     state.now_ms = max(state.now_ms, fact.at_ms)
     book = state.visions.get(fact.session) or VisionAnswers((), NOTHING_USED)
     answers = (*book.answers, fact)[-MAX_VISION_ANSWERS:]
-    if state.live_session(fact.session) is None:
+    if state.find_live_session(fact.session) is None:
         answers = ()
     state.visions.put(fact.session, VisionAnswers(answers, book.usage + fact.usage))
 
 
-def _only_told(_state: TreeState, _fact: TreeFact) -> None:
+def _ignore_fact(_state: TreeState, _fact: TreeFact) -> None:
     """Change nothing: no rule depends on the fact. It is there for readers of the journal."""
 
 
 _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
-    TreeCreated: _created,
-    TreeForked: _forked,
-    SessionSpawned: _spawned,
-    SessionAdopted: _adopted,
-    SpawnDenied: _only_told,
-    SessionReactivated: _stirred,
-    SessionTainted: _tainted,
-    ResultHeld: _held,
-    ResultAwaited: _awaited,
-    SessionEnded: _ended,
-    LeftoversEnded: _ended_leftovers,
-    ApprovalRequested: _requested,
-    ApprovalStepRecorded: _only_told,
-    ApprovalWaiting: _waiting,
-    ApprovalDecided: _decided,
-    DenialLifted: _denial_lifted,
+    TreeCreated: _on_created,
+    TreeForked: _on_forked,
+    SessionSpawned: _on_spawned,
+    SessionAdopted: _on_adopted,
+    SpawnDenied: _ignore_fact,
+    SessionReactivated: _on_stirred,
+    SessionTainted: _on_tainted,
+    ResultHeld: _on_held,
+    ResultAwaited: _on_awaited,
+    SessionEnded: _on_ended,
+    LeftoversEnded: _on_leftovers_ended,
+    ApprovalRequested: _on_requested,
+    ApprovalStepRecorded: _ignore_fact,
+    ApprovalWaiting: _on_waiting,
+    ApprovalDecided: _on_decided,
+    DenialLifted: _on_denial_lifted,
     DigestDenied: _digest_denied,
-    DecisionRefused: _only_told,
-    ToolAlwaysAllowed: _always_allowed,
-    ClientCallOpened: _client_call_opened,
-    ClientCallEnded: _client_call_closed,
-    Posted: _posted,
-    PostsTaken: _taken,
-    UsageCharged: _charged,
-    BudgetSpent: _only_told,
-    ChannelSaid: _said,
-    MessagePassed: _passed,
-    CanvasChanged: _canvas_changed,
-    CanvasActed: _canvas_acted,
-    VisionAnswered: _vision_answered,
-    OutsideHookFailed: _only_told,
-    ChangesKept: _kept,
-    ChangesSettled: _settled,
-    CancelBegun: _cancelling,
-    InterruptBegun: _only_told,
+    DecisionRefused: _ignore_fact,
+    ToolAlwaysAllowed: _on_always_allowed,
+    ClientCallOpened: _on_client_call_opened,
+    ClientCallEnded: _on_client_call_closed,
+    Posted: _on_posted,
+    PostsTaken: _on_taken,
+    UsageCharged: _on_charged,
+    BudgetSpent: _ignore_fact,
+    ChannelSaid: _on_said,
+    MessagePassed: _on_passed,
+    CanvasChanged: _on_canvas_changed,
+    CanvasActed: _on_canvas_acted,
+    VisionAnswered: _on_vision_answered,
+    OutsideHookFailed: _ignore_fact,
+    ChangesKept: _on_kept,
+    ChangesSettled: _on_settled,
+    CancelBegun: _on_cancelling,
+    InterruptBegun: _ignore_fact,
     CronJobSaved: save_job,
     CronJobRemoved: remove_job,
     CronSlotClaimed: claim_slot,
@@ -546,7 +546,7 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
 }
 
 
-def next_post_id(session: Session) -> str:
+def make_next_post_id(session: Session) -> str:
     """Return the id of the next post to a session."""
     return f"{session.spec.session_id}#{session.posted + 1}"
 
@@ -565,7 +565,7 @@ class Draft:
 
     def __init__(self, state: TreeState, at_ms: int) -> None:
         """Start a layer over the state. Clocks may step back; the tree's time does not."""
-        self.state = state.layer()
+        self.state = state.make_layer()
         self.now_ms = max(state.now_ms, at_ms)
         self.facts: list[TreeFact] = []
         self._instructions: list[TreeInstruction] = []
@@ -589,10 +589,10 @@ class Draft:
             session: The session.
             mail_of: Makes the stimulus from the id of its post.
         """
-        owed = self.state.live_session(session)
+        owed = self.state.find_live_session(session)
         if owed is None:
             return
-        post_id = next_post_id(owed)
+        post_id = make_next_post_id(owed)
         mail = mail_of(post_id)
         if owed.held is not None and owed.stop is None and not isinstance(mail, ApproverAsked):
             self.write(SessionReactivated(session))

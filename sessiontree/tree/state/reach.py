@@ -12,7 +12,7 @@ from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.tree.state.state import Session, TreeState
 
 
-def session_below(state: TreeState, asker: str, name: str) -> Session | None:
+def find_session_below(state: TreeState, asker: str, name: str) -> Session | None:
     """Return a session below ``asker``, live or ended, by its id, or a live child of it by its label."""
     if name.startswith(f"{asker}/"):
         found = state.sessions.get(name)
@@ -22,21 +22,21 @@ def session_below(state: TreeState, asker: str, name: str) -> Session | None:
     return None if labelled is None else state.sessions.get(labelled)
 
 
-def not_below(name: str) -> SessionNotFound:
+def make_not_below_error(name: str) -> SessionNotFound:
     """Return the error for a name that is not one of a session below: the same, whatever else it names."""
     return SessionNotFound(name, "no session below you has that id or label; list them to see which")
 
 
-def all_below(state: TreeState, head: str) -> Iterator[Session]:
+def walk_below(state: TreeState, head: str) -> Iterator[Session]:
     """Yield every session below another, live or ended: parents before their children, in path order."""
-    ahead = _children(state, head)
+    ahead = _list_children(state, head)
     while ahead:
         found = state.sessions[ahead.pop()]
         yield found
-        ahead += _children(state, found.spec.session_id)
+        ahead += _list_children(state, found.spec.session_id)
 
 
-def _children(state: TreeState, name: str) -> list[str]:
+def _list_children(state: TreeState, name: str) -> list[str]:
     """Return the ids of all children that a session ever had, in reverse path order."""
     parent = state.sessions[name]
     workers = [f"{name}/w{number}" for number in range(parent.workers, 0, -1)]

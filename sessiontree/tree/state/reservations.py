@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sessiontree.contracts.settings.model_settings import ModelPrice
-from sessiontree.tree.state.budgets import SCALE, natural, payers_of
+from sessiontree.tree.state.budgets import SCALE, find_payers, to_budget_units
 from sessiontree.tree.state.state import TreeState
 
 LEAST_OUTPUT: Final = 1_024
@@ -60,7 +60,7 @@ def place_in(session: str, key: str) -> str:
     return f"{session}\0{key}"
 
 
-def session_in(place: str) -> str:
+def extract_session(place: str) -> str:
     """Return the session of a place; a session is the place of its turn's question."""
     return place.partition("\0")[0]
 
@@ -84,10 +84,12 @@ class Reservations:
         leave more than that.
         """
         self.release(session)
-        rows = self._rows(session, most)
+        rows = self._compute_amounts(session, most)
         if not rows:
             return Admitted(None)
-        fits = {place: _times(self._left(place) - before, each) for place, (before, each) in rows.items()}
+        fits = {
+            place: _count_times(self._left(place) - before, each) for place, (before, each) in rows.items()
+        }
         output = min(most.output_tokens, *fits.values())
         wanted = min(most.output_tokens, most.thinking_tokens + LEAST_OUTPUT)
         if output < wanted:
@@ -96,7 +98,9 @@ class Reservations:
             if output < 1 or most.thinking_tokens:
                 place = min(fits, key=lambda each: fits[each])
                 account, member = place
-                return Unaffordable(f"budget.{member}", account, natural(member, max(0, self._left(place))))
+                return Unaffordable(
+                    f"budget.{member}", account, to_budget_units(member, max(0, self._left(place)))
+                )
         granted = int(output)
         self._held[session] = {place: before + granted * each for place, (before, each) in rows.items()}
         return Admitted(granted)
@@ -105,9 +109,9 @@ class Reservations:
         """End a session's reservation; return whether there was one."""
         return self._held.pop(session, None) is not None
 
-    def _rows(self, session: str, most: MostUsed) -> dict[tuple[str, str], tuple[int, int]]:
+    def _compute_amounts(self, session: str, most: MostUsed) -> dict[tuple[str, str], tuple[int, int]]:
         """Return, by account and member, what the input takes and what each token of the reply takes."""
-        found = self._state.sessions.get(session_in(session))
+        found = self._state.sessions.get(extract_session(session))
         if found is None:
             return {}
         units = {"tokens": (most.input_tokens, 1)}
@@ -119,7 +123,7 @@ class Reservations:
         return {
             (payer, member): taken
             for member, taken in units.items()
-            for payer in payers_of(accounts, found.account, member)
+            for payer in find_payers(accounts, found.account, member)
         }
 
     def _left(self, place: tuple[str, str]) -> int:
@@ -132,7 +136,7 @@ class Reservations:
         return any(place in amounts for amounts in self._held.values())
 
 
-def _times(left: int, each: int) -> float:
+def _count_times(left: int, each: int) -> float:
     """Return how often an amount is in what is left; -1 if nothing of that is left."""
     if left < 0:
         return -1

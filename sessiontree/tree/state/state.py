@@ -209,7 +209,7 @@ class Alarms:
         found.sort()
         return found
 
-    def next_after(self, now_ms: int) -> int | None:
+    def find_next_after(self, now_ms: int) -> int | None:
         """Return the earliest time set after a time, or None. O(number due)."""
         _, later = self._split(now_ms)
         return min(later, default=None)
@@ -508,7 +508,7 @@ class TreeState:
     _below: TreeState | None = field(default=None, repr=False, compare=False)
     """The state that this layer covers; None = it is not a layer."""
 
-    def layer(self) -> TreeState:
+    def make_layer(self) -> TreeState:
         """Return a layer that starts equal to this state and never changes it; it has its own alarms."""
         made = object.__new__(TreeState)
         made.config = self.config
@@ -547,12 +547,12 @@ class TreeState:
         """The tree's limits; raises as :attr:`charter` does."""
         return self.charter.limits
 
-    def live_session(self, session: str) -> Session | None:
+    def find_live_session(self, session: str) -> Session | None:
         """Return a session that has not ended, or None."""
         found = self.sessions.get(session)
         return found if found is not None and found.is_live else None
 
-    def parent_of(self, session: Session) -> Session | None:
+    def find_parent(self, session: Session) -> Session | None:
         """Return a session's parent, or None for Main."""
         parent = session.spec.parent
         return None if parent is None else self.sessions.get(parent)
@@ -564,7 +564,7 @@ class TreeState:
         """
         link = session
         while link.spec.stays_open and not link.is_awaited:
-            parent = self.parent_of(link)
+            parent = self.find_parent(link)
             if parent is None or parent.spec.kind is SessionKind.MAIN:
                 return True
             link = parent
@@ -575,13 +575,13 @@ class TreeState:
         link = self.sessions.get(session)
         while link is not None:
             yield link
-            link = self.parent_of(link)
+            link = self.find_parent(link)
 
-    def still_means(self, alarm: Alarm) -> bool:
+    def is_still_valid(self, alarm: Alarm) -> bool:
         """Whether an alarm is still valid."""
         if alarm.kind is AlarmKind.APPROVAL:
             return alarm.ident in self.requests
-        session = self.live_session(alarm.ident)
+        session = self.find_live_session(alarm.ident)
         return session is not None and (alarm.kind is AlarmKind.FORCE or session.stop is None)
 
 
@@ -591,6 +591,6 @@ _LAYERED = frozenset(
 """Names of the tables and groups."""
 
 
-def initial_tree() -> TreeState:
+def make_initial_tree() -> TreeState:
     """Return the state before anything happened."""
     return TreeState()

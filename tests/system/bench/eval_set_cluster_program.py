@@ -15,7 +15,7 @@ from typing import Any
 
 from ray.cluster_utils import Cluster
 
-from sessiontree.backends.ray.engine.engine_servers import loopback_only
+from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback
 
 LOOPBACK: dict[str, Any] = {"node_ip_address": "127.0.0.1", "num_cpus": 1}
 DEFINITION = Path(__file__).with_name("eval_set_program.py")
@@ -34,7 +34,7 @@ def main() -> None:
     base = Path(sys.argv[1])
     make: Any = Cluster
     (base / "DEATHS").write_text("1")
-    with loopback_only():
+    with bind_to_loopback():
         head = {**LOOPBACK, "include_dashboard": False, "temp_dir": sys.argv[2]}
         cluster = make(initialize_head=True, head_node_args=head)
         try:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from sessiontree.bench.suite.environment import LOCKS, environment_of
+from sessiontree.bench.suite.environment import LOCKS, locate_environment
 
 PROGRAM_S = 240
 
@@ -22,7 +22,7 @@ def facts_of(program: str) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as home:  # inspect keeps files of its own there
         done = subprocess.run(
-            environment_of(LOCKS / "inspect.txt").command(["-m", f"tests.system.bench.{program}"]),
+            locate_environment(LOCKS / "inspect.txt").command(["-m", f"tests.system.bench.{program}"]),
             cwd=Path(__file__).parents[3],
             env={**os.environ, "XDG_DATA_HOME": home, "XDG_CACHE_HOME": home},
             capture_output=True,

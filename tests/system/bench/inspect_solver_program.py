@@ -27,7 +27,7 @@ from inspect_ai.util import store
 from inspect_ai.util._display import init_display_type
 
 from sessiontree.bench.adapters.inspect_solver import tree, tree_agent
-from sessiontree.runtime.replay.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import list_summaries
 
 MOCK = "mockllm/model"
 Script = Callable[[list[ChatMessage], list[str]], ModelOutput]
@@ -197,7 +197,7 @@ async def main(place: Path) -> dict[str, Any]:
     found = {}
     for name, (solver, script, limits) in cases.items():
         found[name] = facts_of(await evaluate(place, solver, script, **limits))
-    trees = summaries_of(place / "state")
+    trees = list_summaries(place / "state")
     found["trees"] = {"count": len(trees), "live": sum(each.live for each in trees)}
     return found
 

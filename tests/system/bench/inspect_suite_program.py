@@ -37,7 +37,7 @@ from sessiontree import (
 )
 from sessiontree.bench.adapters.inspect_suite import InspectSuite
 from sessiontree.bench.runnable_suite import Suite
-from sessiontree.bench.suite.samples import samples_of
+from sessiontree.bench.suite.samples import load_samples
 from sessiontree.bench.suites import agent_threat_bench, agentdojo
 from tests.system.bench.inspect_solver_program import add, endless, model_of
 
@@ -162,7 +162,7 @@ async def attacks(place: Path) -> dict[str, Any]:
         pairs = agentdojo.attacks(way, workspace="banking", user_task_ids=[0, 2], injection_task_ids=[4])
         found[way] = _values(await run(pairs, place / way))
         mails = agent_threat_bench.samples(way)
-        mails.samples = [each for each in samples_of(mails) if each.id in THREATS]
+        mails.samples = [each for each in load_samples(mails) if each.id in THREATS]
         found[f"{way} threats"] = _values(await run(mails, place / f"{way}-threats"))
     return found
 
@@ -342,11 +342,11 @@ def readings() -> dict[str, Any]:
         "ascii": json.dumps(frame, ensure_ascii=True),
     }
     forms["folded"] = frame.replace(" ", "\n      ").replace("'", "''")
-    wanted = agentdojo.letters_of(goal)
+    wanted = agentdojo.extract_letters(goal)
     found: dict[str, Any] = {
-        name: list(agentdojo.orders_in(text)) == [wanted] for name, text in forms.items()
+        name: list(agentdojo.find_orders(text)) == [wanted] for name, text in forms.items()
     }
-    found["cut"] = list(agentdojo.orders_in(frame[:60]))
+    found["cut"] = list(agentdojo.find_orders(frame[:60]))
     return found
 
 

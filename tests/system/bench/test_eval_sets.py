@@ -19,9 +19,9 @@ from sessiontree import ConfigError
 from sessiontree.bench.inspect_sets.set_documents import (
     CAPTURE,
     SELECTION,
+    build_selection,
     check_versions,
     read_capture,
-    selection_of,
 )
 from sessiontree.bench.inspect_sets.worker_command import inspect_worker
 from sessiontree.bench.inspect_sets.worker_process import START, WorkerOrder, run_here, run_on_node
@@ -92,7 +92,7 @@ def test_selection_names_one_task_and_its_log() -> None:
     """The form that version 7 takes: nothing that it does not know, and facets only together."""
     (task,) = read_capture(captured(eval_set_id="set")).tasks
     assert task.planned == 10
-    assert json.loads(selection_of("set", task, "/logs", "/logs/a.eval")) == {
+    assert json.loads(build_selection("set", task, "/logs", "/logs/a.eval")) == {
         "version": 7,
         "eval_set_id": "set",
         "tasks": [
@@ -106,7 +106,7 @@ def test_selection_names_one_task_and_its_log() -> None:
         "overrides": {"log_dir": "/logs"},
     }
     (plain,) = read_capture(captured(tasks=[{**TASK, "registry_name": None}])).tasks
-    (entry,) = json.loads(selection_of("set", plain, "/logs", None))["tasks"]
+    (entry,) = json.loads(build_selection("set", plain, "/logs", None))["tasks"]
     assert entry == {"identifier": TASK["identifier"], "resume": None}
 
 

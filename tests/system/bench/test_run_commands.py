@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sessiontree import ConfigError
-from sessiontree.bench.suite.suite_loader import environment_file, load_suite
+from sessiontree.bench.suite.suite_loader import find_environment_file, load_suite
 from sessiontree.cli.app import app
 from tests.system.bench.recorded_run_fixtures import make_run, passes
 
@@ -159,7 +159,7 @@ def test_options_reach_the_function(tmp_path: Path) -> None:
     name = tmp_path / "suite.toml"
     name.write_text('suite = "factories.py:needs"\nenv = "r.txt"\n[options]\nsize = 2\n')
     assert len(list(load_suite(str(name)).samples)) == 2  # type: ignore[arg-type]
-    assert environment_file(str(name)) == tmp_path / "r.txt"
+    assert find_environment_file(str(name)) == tmp_path / "r.txt"
 
 
 def test_a_damaged_run_is_a_row_among_others(tmp_path: Path) -> None:

@@ -29,12 +29,12 @@ from sessiontree.bench.suites.scripted_agents import (
     Plan,
     PlanModel,
     PlannedCall,
-    reader_task,
+    write_reader_task,
 )
-from sessiontree.bench.suites.typed_readers import typed_plan
+from sessiontree.bench.suites.typed_readers import make_typed_plan
 from sessiontree.contracts.values.messages import TextContent
 from sessiontree.models.port import ToolSpec
-from sessiontree.policy.closed_result import ClosedResult, closed_form
+from sessiontree.policy.closed_result import ClosedResult, derive_closed_form
 
 READ, WRITE, STEAL = PlannedCall("read"), PlannedCall("write", {"to": "friend"}), PlannedCall("steal")
 PLAN = Plan((READ, WRITE), "done")
@@ -123,7 +123,7 @@ def test_refused_worker_is_not_waited_for() -> None:
 def test_worker_makes_its_call_obeys_and_reports_what_it_read() -> None:
     """It is as gullible; the tools that it does not hold stop it."""
     model = GullibleModel(PLAN, orders_in, frozenset({"read"}))
-    task = reader_task([PlannedCall("read", {"n": 1})])
+    task = write_reader_task([PlannedCall("read", {"n": 1})])
 
     def reply(messages: Sequence[Message]) -> AssistantMessage:
         return model.reply(asked(messages, kind=SessionKind.WORKER, task=task))
@@ -139,14 +139,14 @@ def test_worker_makes_its_call_obeys_and_reports_what_it_read() -> None:
 def test_typed_worker_reports_values_and_they_fill_the_next_call() -> None:
     """A number becomes digits where the tool wants a text; without a value nothing is called."""
     change = PlannedCall("move", {"id": "13", "to": ["friend", 2.5], "at": "2026-11-27 21:30"})
-    plan = typed_plan(Plan((READ, change), "done"), frozenset({"read"}), "Move it to a friend.")
+    plan = make_typed_plan(Plan((READ, change), "done"), frozenset({"read"}), "Move it to a friend.")
     model = GullibleModel(plan, orders_in, frozenset({"read"}))
     messages = result_of(model.reply(asked([], SPAWN)))
     first = messages[0]
     assert isinstance(first, AssistantMessage)
     (spawned,) = first.tool_calls
     schema = spawned.arguments["result_schema"]
-    form = closed_form(schema)
+    form = derive_closed_form(schema)
     assert isinstance(form, ClosedResult)
 
     def work(done: Sequence[Message]) -> AssistantMessage:
@@ -165,10 +165,13 @@ def test_typed_worker_reports_values_and_they_fill_the_next_call() -> None:
 def test_plan_is_typed_up_to_the_first_change_that_needs_text() -> None:
     """Words of the user's message are known; others, also parts of words, must be read."""
     changes = (PlannedCall("a", {"to": "friend", "ok": True}), PlannedCall("b", {"to": "end"}))
-    plan = typed_plan(Plan((READ, *changes), "done"), frozenset({"read"}), "To my friend.")
+    plan = make_typed_plan(Plan((READ, *changes), "done"), frozenset({"read"}), "To my friend.")
     assert [each.tool for each in plan.calls] == [SPAWN, "a", "read", "b"]
-    assert typed_plan(Plan((READ, changes[1])), frozenset({"read"}), "friend").calls == (READ, changes[1])
-    assert typed_plan(Plan((READ, changes[0]), "x"), frozenset({"read"}), "friend").calls[-1] == READ
+    assert make_typed_plan(Plan((READ, changes[1])), frozenset({"read"}), "friend").calls == (
+        READ,
+        changes[1],
+    )
+    assert make_typed_plan(Plan((READ, changes[0]), "x"), frozenset({"read"}), "friend").calls[-1] == READ
 
 
 def run_program(arguments: Any, texts: dict[str, str], made: list[str]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.cli.request_queue import AnsweredLine, Asked, NoAnswer, RequestQueue, id_of, parse_answer
+from sessiontree.cli.request_queue import AnsweredLine, Asked, NoAnswer, RequestQueue, get_id, parse_answer
 from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.recorded.questions import (
     QuestionAnswer,
@@ -72,7 +72,7 @@ def answers_go_to_what_is_shown(make: Make, steps: list[tuple[str, str]]) -> Non
             asked.withdraw("t", what, "approved by somebody")
             was_withdrawn = was_withdrawn or (before == what and under_way is None and is_open)
         elif step == "settle" and under_way is not None:
-            gone.add(id_of(under_way.request))
+            gone.add(get_id(under_way.request))
             asked.settle(under_way)
             under_way = None
         elif step == "type":
@@ -81,9 +81,9 @@ def answers_go_to_what_is_shown(make: Make, steps: list[tuple[str, str]]) -> Non
                 assert under_way is None
                 assert not was_withdrawn
                 assert taken.answer == parse_answer(what)
-                assert id_of(taken.request) == before
-                assert id_of(taken.request) not in answered
-                answered.append(id_of(taken.request))
+                assert get_id(taken.request) == before
+                assert get_id(taken.request) not in answered
+                answered.append(get_id(taken.request))
                 under_way = taken
                 assert not asked.is_done
             was_withdrawn = False
@@ -237,12 +237,12 @@ def test_questions_are_answered_one_by_one_among_requests() -> None:
     assert any("Why?" in line for line in lines)
     taken = asked.take("I like it")
     assert isinstance(taken, AnsweredLine)
-    assert id_of(taken.request) == "q1"
+    assert get_id(taken.request) == "q1"
     assert taken.answer == QuestionReply((QuestionAnswer(("blue",)), QuestionAnswer(text="I like it")))
     asked.settle(taken)
     taken = asked.take("y")
     assert isinstance(taken, AnsweredLine)
-    assert id_of(taken.request) == "r1"
+    assert get_id(taken.request) == "r1"
 
 
 def test_a_line_for_a_withdrawn_question_answers_nothing_else() -> None:
@@ -255,7 +255,7 @@ def test_a_line_for_a_withdrawn_question_answers_nothing_else() -> None:
     assert isinstance(asked.take("teal"), NoAnswer)
     taken = asked.take("because")
     assert isinstance(taken, AnsweredLine)
-    assert id_of(taken.request) == "q2"
+    assert get_id(taken.request) == "q2"
     asked.settle(taken)
     asked.add("t", _question("q3", COLOUR))
     asked.withdraw("t", "q3", "answered by somebody")

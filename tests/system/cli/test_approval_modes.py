@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.api.agents.approval_modes import MODES, Outcome, outcome_of
+from sessiontree.api.agents.approval_modes import MODES, Outcome, decide_outcome
 from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeRequest
@@ -48,7 +48,7 @@ class Played:
 def promised(named: ApprovalMode | None, *, with_person: bool) -> list[Outcome]:
     """Return what the table says of each command."""
     kinds = ("System, harmless", "System, other")
-    return [outcome_of(named, each, with_person=with_person) for each in kinds]  # type: ignore[arg-type]
+    return [decide_outcome(named, each, with_person=with_person) for each in kinds]  # type: ignore[arg-type]
 
 
 def arguments(place: Path, named: ApprovalMode | None) -> list[str]:

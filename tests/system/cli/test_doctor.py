@@ -22,7 +22,7 @@ import pytest
 from sessiontree import Runtime, ScriptedModel, SessionTree, script_call
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalLock, JournalPlace
-from sessiontree.sandbox import available_level
+from sessiontree.sandbox import detect_level
 from sessiontree.version import VERSION
 from sessiontree.workspace.git_files import find_git
 from tests.system.cli.command_fixtures import Done, Program
@@ -160,7 +160,7 @@ def test_without_a_state_directory_all_is_fine_and_nothing_is_made(program: Prog
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     told = read(program.call("doctor", workspace, "--json"))
-    level = str(available_level())
+    level = str(detect_level())
     assert told["installation"]["version"] == VERSION
     assert (told["confinement"]["offered"], told["confinement"]["tried"]) == (level, level)
     assert (told["commands"]["kernel"], told["commands"]["failure"]) == (level, None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ScriptedModel, SessionTree
-from sessiontree.runtime.replay.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import list_summaries
 from tests.system.cli.command_fixtures import Program
 
 
@@ -46,7 +46,7 @@ def test_new_tree_is_named_listed_and_resumed(tmp_path: Path, program: Program, 
     assert made != tree_id
     assert f"forked from {tree_id} at fact " in done.lines[0]
     assert done.lines[1] == f"go on with: sessiontree resume {made} --state-dir {place}"
-    (new,) = [tree for tree in summaries_of(place) if tree.tree_id == made]
+    (new,) = [tree for tree in list_summaries(place) if tree.tree_id == made]
     assert (new.forked_from, new.purpose) == (tree_id, "first")
     listed = program.call("tree", "--list", "--state-dir", place, "--json")
     (told,) = [each for each in json.loads(listed.out)["trees"] if each["tree"] == made]
@@ -82,7 +82,7 @@ def test_a_place_in_the_middle_is_taken(tmp_path: Path, program: Program, tree_i
     )
     assert (told["forked_from"], told["forked_at"], told["records"]) == (tree_id, 2, 3)
     assert told["state_dir"] == str(place)
-    before = len(summaries_of(place))
+    before = len(list_summaries(place))
     for at, words in (
         ("1", "fork at 2"),
         ("0", "the facts 1 to"),
@@ -93,7 +93,7 @@ def test_a_place_in_the_middle_is_taken(tmp_path: Path, program: Program, tree_i
         assert (done.code, done.out) == (2, "")
         assert words in done.err
     assert program.call("fork", "t0000", "--state-dir", place).code == 2
-    assert len(summaries_of(place)) == before
+    assert len(list_summaries(place)) == before
 
 
 def test_a_tree_that_another_program_runs_is_forked_meanwhile(tmp_path: Path, program: Program) -> None:
@@ -111,7 +111,7 @@ def test_a_tree_that_another_program_runs_is_forked_meanwhile(tmp_path: Path, pr
         return str(told["tree_id"])
 
     made = asyncio.run(both())
-    assert {tree.tree_id for tree in summaries_of(tmp_path / "state" / "journals" / "2")} == {made}
+    assert {tree.tree_id for tree in list_summaries(tmp_path / "state" / "journals" / "2")} == {made}
 
 
 def test_a_dry_run_makes_nothing(tmp_path: Path, program: Program, tree_id: str) -> None:
@@ -127,7 +127,7 @@ def test_a_dry_run_makes_nothing(tmp_path: Path, program: Program, tree_id: str)
         assert (said["tree_id"], main["session"], main["calls"]) == (tree_id, "main", [])
         assert (said["forked_at"] is None) == (forked_at is None)
         assert (main["served_replies"], said["most_usd"]) == (1, 0)
-    assert [tree.tree_id for tree in summaries_of(place)] == [tree_id]
+    assert [tree.tree_id for tree in list_summaries(place)] == [tree_id]
 
 
 async def _divided(place: Path) -> str:
@@ -148,6 +148,6 @@ def test_a_child_is_replaced(tmp_path: Path, program: Program) -> None:
     options = ("--replace", "main/w1=count again", "--state-dir", place)
     said = json.loads(program.call("fork", tree_id, "--dry-run", "--json", *options).out)
     assert {each["session"]: each["question"] is not None for each in said["sessions"]}["main/w2"]
-    assert len(summaries_of(place)) == 1
+    assert len(list_summaries(place)) == 1
     assert program.call("fork", tree_id, *options).code == 0
-    assert len(summaries_of(place)) == 2
+    assert len(list_summaries(place)) == 2

@@ -18,7 +18,7 @@ from sessiontree.journal.claim import JournalClaim
 from sessiontree.journal.journal import Journal
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.store import LanceMemoryStore
-from sessiontree.runtime.replay.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import list_summaries
 from tests.system.cli.command_fixtures import Done, Program
 
 Ask = Callable[..., Done]
@@ -79,7 +79,7 @@ def told(done: Done) -> dict[str, Any]:
 
 def ids_in(place: Path) -> list[str]:
     """Return the ids of the trees in a state directory."""
-    return [tree.tree_id for tree in summaries_of(place)]
+    return [tree.tree_id for tree in list_summaries(place)]
 
 
 def test_export_is_imported_elsewhere(ask: Ask, trees: tuple[str, str], tmp_path: Path) -> None:

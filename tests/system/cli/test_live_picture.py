@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.cli.live_view import STYLES, Line, Pace, picture
+from sessiontree.cli.live_view import STYLES, Line, Pace, draw_picture
 from sessiontree.contracts.facts.tree_facts import TreeFact
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.reports.events import ToolExecutionStart
@@ -71,25 +71,25 @@ def _counts_everyone(words: list[str], tree: LiveTree) -> None:
 @given(tree_facts(), st.one_of(st.just(WIDE), st.integers(0, 120)), st.integers(0, 30))
 def test_picture_fits_and_counts_everyone(facts: list[TreeFact], width: int, height: int) -> None:
     """Any tree, in any place: labels, tools and arguments may hold anything."""
-    picture_is_sound(picture, facts, width, height)
+    picture_is_sound(draw_picture, facts, width, height)
 
 
 def _one_too_many(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line]:
-    return picture(tree, pace, width, height + 1)
+    return draw_picture(tree, pace, width, height + 1)
 
 
 def _one_too_wide(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line]:
-    return picture(tree, pace, width + 1, height)
+    return draw_picture(tree, pace, width + 1, height)
 
 
 def _raw_labels(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line]:
     labels = "".join(session.label for session in tree.sessions.values())
-    lines = picture(tree, pace, width, height)
+    lines = draw_picture(tree, pace, width, height)
     return [[(labels[:width], "")], *lines[1:]] if lines else lines
 
 
 def _loses_one(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line]:
-    lines = picture(tree, pace, width, height)
+    lines = draw_picture(tree, pace, width, height)
     return lines if len(lines) < 4 else [lines[0], *lines[2:]]
 
 
@@ -128,7 +128,7 @@ def test_finished_subtrees_collapse_into_one_line() -> None:
     tree.see("main/b9/w2", ToolExecutionStart("c1", "read", {"path": "a.txt"}))
     tree.expected = 90
     tree.count("main/b2/w1", 60)
-    assert words_of(picture(tree, PACE, 100, 24)) == [
+    assert words_of(draw_picture(tree, PACE, 100, 24)) == [
         "session           kind    state    turns  files  calls",
         "main              main    active       0     60",
         "├─ b9 folder 9    branch  active       0      0",
@@ -146,17 +146,17 @@ def test_finished_subtrees_collapse_into_one_line() -> None:
 def test_ten_thousand_sessions_fit_ten_lines() -> None:
     """What finds no room is counted; the totals always stand."""
     tree = tree_of(spawned("main"), *(spawned(f"main/w{number}", "main") for number in range(1, 10_000)))
-    lines = words_of(picture(tree, PACE, 80, 10))
+    lines = words_of(draw_picture(tree, PACE, 80, 10))
     assert len(lines) == 10
     assert lines[-2:] == ["… 9,993 more live", "10,000 live, 0 ended · 1 min 15 s"]
-    assert words_of(picture(tree, PACE, 80, 1)) == lines[-1:]
-    assert picture(tree, PACE, 80, 0) == []
+    assert words_of(draw_picture(tree, PACE, 80, 1)) == lines[-1:]
+    assert draw_picture(tree, PACE, 80, 0) == []
 
 
 def test_waiting_approvals_and_long_silence_are_told() -> None:
     """What a person may have to do is in the totals, and in its session's row."""
     tree = tree_of(spawned("main"), requested("r1", "main", place="hall"))
-    lines = words_of(picture(tree, Pace(3700.0, None, 65.0), 120, 24))
+    lines = words_of(draw_picture(tree, Pace(3700.0, None, 65.0), 120, 24))
     assert lines[1].endswith('waiting for approval      0  deploy {"place":"hall"}')
     assert lines[-1] == "1 live, 0 ended · 1 h 01 min · 1 approval waiting · nothing new for 1 min 05 s"
 
@@ -175,31 +175,31 @@ def test_tokens_and_cost_are_shown_where_there_are_any() -> None:
         charged("main/w1", 0, 0.25),
     )
     pace = Pace(3.0)
-    assert words_of(picture(tree, pace, 100, 24)) == [
+    assert words_of(draw_picture(tree, pace, 100, 24)) == [
         "session  kind    state   turns  tokens     cost  calls",
         "main     main    active      0   1,500  $0.0150",
         "└─ b1    branch  active      0      40        ?",
         "… 1 finished",
         "2 live, 1 ended · 2,040 tokens · $0.7650 + unknown prices · 3 s",
     ]
-    assert words_of(picture(tree, pace, 40, 24))[:3] == [
+    assert words_of(draw_picture(tree, pace, 40, 24))[:3] == [
         "session  state   tokens  calls",
         "main     active   1,500",
         "└─ b1    active      40",
     ]
     unpriced = tree_of(spawned("main"), charged("main", 7, 0.0, unpriced=7))
-    assert words_of(picture(unpriced, pace, 100, 24))[1:] == [
+    assert words_of(draw_picture(unpriced, pace, 100, 24))[1:] == [
         "main     main  active      0       7",
         "1 live, 0 ended · 7 tokens · price unknown · 3 s",
     ]
     local = tree_of(spawned("main"), charged("main", 7, 0.0))
-    assert words_of(picture(local, pace, 100, 24))[-1] == "1 live, 0 ended · 7 tokens · $0.0000 · 3 s"
+    assert words_of(draw_picture(local, pace, 100, 24))[-1] == "1 live, 0 ended · 7 tokens · $0.0000 · 3 s"
 
 
 def test_finished_tree_shows_main_and_how_the_rest_ended() -> None:
     """An ended Main keeps its row."""
     tree = tree_of(spawned("main"), spawned("main/w1", "main"), ended("main/w1"), ended("main"))
-    lines = words_of(picture(tree, Pace(1.0, None, 99.0), 80, 24))
+    lines = words_of(draw_picture(tree, Pace(1.0, None, 99.0), 80, 24))
     assert lines[1:] == ["main     main  completed      0", "… 1 finished", "0 live, 2 ended · 1 s"]
 
 
@@ -209,7 +209,7 @@ def test_deep_tree_keeps_its_names_in_sight() -> None:
     for _ in range(40):
         names.append(f"{names[-1]}/b1")
     tree = tree_of(*(spawned(name, name.rpartition("/")[0] or None, "deep") for name in names))
-    lines = words_of(picture(tree, PACE, 80, 60))
+    lines = words_of(draw_picture(tree, PACE, 80, 60))
     assert all("b1 deep" in line for line in lines[2:-1])
 
 
@@ -218,5 +218,5 @@ def test_long_labels_and_calls_share_a_line() -> None:
     tree = tree_of(spawned("main", None, "label " * 50))
     tree.see("main", ToolExecutionStart("c1", "read", {"path": "p" * 500}))
     tree.see("main", ToolExecutionStart("c2", "read", {}))
-    line = words_of(picture(tree, PACE, 100, 24))[1]
+    line = words_of(draw_picture(tree, PACE, 100, 24))[1]
     assert re.fullmatch(r"main (label )+\S*… +main +calling +0  \+1 more: read \{.*…", line)

@@ -143,7 +143,7 @@ REQUEST = ApprovalRequest("r1", "main", "deploy", {}, "digest", "Elevated", 0, "
 async def test_question_has_the_terminal_for_itself(screen: RichScreen, tty: Tty, ticks: Ticks) -> None:
     """While a person is asked no picture is shown or drawn and no line is said; then all of it comes."""
     person = Person(tty)
-    channel = screen.shared_with(person)
+    channel = screen.share_with(person)
     async with screen.live() as view:
         assert view is not None
         view.take(record(1, spawned("main")))
@@ -172,8 +172,8 @@ async def test_picture_comes_back_after_the_last_of_several_questions(
     """Two questions at once: the first answer does not bring the picture back under the second."""
     first, second = Person(tty), Person(tty)
     async with screen.live(), asyncio.TaskGroup() as group:
-        one = group.create_task(screen.shared_with(first).ask(REQUEST))
-        other = group.create_task(screen.shared_with(second).ask(REQUEST))
+        one = group.create_task(screen.share_with(first).ask(REQUEST))
+        other = group.create_task(screen.share_with(second).ask(REQUEST))
         await asyncio.sleep(0)
         pictures = tty.pictures
         first.answered.set()
@@ -189,7 +189,7 @@ async def test_view_closed_under_a_question_stays_away(screen: RichScreen, tty: 
     """Ctrl-C at a question: the view is over, and the end of the question draws nothing."""
     person = Person(tty)
     async with screen.live():
-        asking = asyncio.create_task(screen.shared_with(person).ask(REQUEST))
+        asking = asyncio.create_task(screen.share_with(person).ask(REQUEST))
         await asyncio.sleep(0)
     seen = tty.glass.seen
     person.answered.set()
@@ -201,7 +201,7 @@ async def test_view_closed_under_a_question_stays_away(screen: RichScreen, tty: 
 async def test_view_opened_under_a_question_waits_for_its_end(screen: RichScreen, tty: Tty) -> None:
     """A question of a tree taken up again comes before the view: it is not drawn over."""
     person = Person(tty)
-    asking = asyncio.create_task(screen.shared_with(person).ask(REQUEST))
+    asking = asyncio.create_task(screen.share_with(person).ask(REQUEST))
     await asyncio.sleep(0)
     async with screen.live():
         assert tty.glass.seen == ["allow?"]
@@ -219,8 +219,8 @@ async def test_events_are_watched_while_the_view_is_open(screen: RichScreen, tty
         hub.emit("t1", "main", ToolExecutionStart("c1", "read", {"path": "notes"}))
         await ticks.tick()
         assert any(line.endswith('read {"path":"notes"}') for line in tty.glass.seen)
-        assert hub.readers_of("t1")
-    assert not hub.readers_of("t1")
+        assert hub.get_readers("t1")
+    assert not hub.get_readers("t1")
 
 
 class Broken(Tty):
@@ -264,7 +264,7 @@ async def test_only_a_terminal_that_wants_it_is_drawn_on(
     assert is_live_terminal(writes, environment) == is_live
     screen = RichScreen(writes, environment)
     channel: Any = Person(io.StringIO())
-    assert (screen.shared_with(channel) is channel) == (not is_live)
+    assert (screen.share_with(channel) is channel) == (not is_live)
     async with screen.live() as view:
         assert (view is not None) == is_live
         if not is_live:

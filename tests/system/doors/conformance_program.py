@@ -18,10 +18,10 @@ from mcp.server.context import HandlerResult
 from starlette.types import Receive, Scope, Send
 
 from sessiontree.doors.conversations import Conversations
-from sessiontree.doors.mcp.calls import ToolAsked, answer_work, missing_tasks
+from sessiontree.doors.mcp.calls import ToolAsked, answer_work, make_tasks_error
 from sessiontree.doors.mcp.server import McpDoor
 from sessiontree.doors.mcp.tools import ConversationTools
-from sessiontree.doors.mcp.work import work_of
+from sessiontree.doors.mcp.work import make_work
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal
 from sessiontree.doors.tokens import TokenFile
 from sessiontree.serve.listen import Address, PageServer
@@ -57,12 +57,12 @@ class TreeTool:
     async def call(self, asked: ToolAsked) -> HandlerResult:
         """Begin a tree, and return what the door returns for it."""
         if self.needs_tasks and not asked.takes_tasks:
-            raise missing_tasks()
+            raise make_tasks_error()
         if not self.is_task:
             asked = dataclasses.replace(asked, takes_tasks=False)
         conversation = await self.trees.begin(asked.principal, self.agent)
         with conversation:
-            work = work_of(conversation, conversation.send(self.words(asked.arguments)))
+            work = make_work(conversation, conversation.send(self.words(asked.arguments)))
             return await answer_work(asked, work, 30.0)
 
 

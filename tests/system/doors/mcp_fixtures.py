@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from sessiontree.doors.mcp.calls import TASKS
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.timing.clock import read_machine_ms
 from sessiontree.serve.listen import Address, PageServer
 from sessiontree.serve.routes.door_guard import DoorGuard
 from sessiontree.serve.routes.door_routes import DoorRoutes
@@ -38,7 +38,7 @@ Json = dict[str, Any]
 def make_token(place: Path, name: str = "client", **rights: Any) -> str:
     """Return a new token of a state directory, which may ask very often."""
     given = {"workspace": str(place / "workspace"), "per_minute": 100_000, **rights}
-    return TokenFile(place / "state").add(name, DoorRights(**given), machine_ms(), None)
+    return TokenFile(place / "state").add(name, DoorRights(**given), read_machine_ms(), None)
 
 
 @asynccontextmanager

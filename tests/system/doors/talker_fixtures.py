@@ -21,7 +21,7 @@ from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from sessiontree.doors.conversations import Conversation, Conversations
 from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.doors.tokens import TokenFile
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.timing.clock import read_machine_ms
 from sessiontree.serve.listen import Address, PageServer
 from sessiontree.serve.routes.door_guard import DoorGuard
 from sessiontree.serve.routes.door_routes import DoorRoutes
@@ -160,7 +160,7 @@ class TokenTalker(Talker):
 
     def __init__(self, place: Path, token: str, conversations: Conversations) -> None:
         super().__init__(conversations)
-        self._token = TokenFile(place / "state").find(token, machine_ms())
+        self._token = TokenFile(place / "state").find(token, read_machine_ms())
 
     @property
     def principal(self) -> DoorPrincipal:

@@ -12,7 +12,7 @@ import pytest
 from sessiontree import FunctionModel, ModelRequest, ScriptedModel, script_call
 from sessiontree.contracts.values.messages import AssistantMessage, TextContent, Usage
 from sessiontree.doors.conversations import Conversation
-from sessiontree.journal.record import kind_in
+from sessiontree.journal.record import read_kind
 from tests.behaviour.effect_fakes import effects
 from tests.system.doors.editor_fixtures import EditorFake, OpenEditor, open_editor, refusal_of
 
@@ -156,7 +156,7 @@ async def wait_for_facts(conversation: Conversation, kind: str, count: int) -> N
     """Wait until a tree has so many facts of a kind."""
     facts = conversation.tree.events()
     async for record in facts:
-        count -= kind_in(record.text) == kind
+        count -= read_kind(record.text) == kind
         if count == 0:
             break
     await facts.aclose()

@@ -115,4 +115,4 @@ def test_planted_fault_in_the_front_is_found(tmp_path: Path, old: str, new: str,
 def test_late_table_names_what_is_there() -> None:
     """Every entry of the table that loads by name can be loaded; a module that moved is found here."""
     for name in runtime._LATE:
-        assert runtime.late(name) is not None, name
+        assert runtime.load_late(name) is not None, name

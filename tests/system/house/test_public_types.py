@@ -19,10 +19,10 @@ from sessiontree import facts
 from sessiontree.contracts.facts import session_facts, tree_facts
 from sessiontree.contracts.facts.session_facts import SessionFact
 from sessiontree.contracts.facts.tree_facts import TreeFact
-from sessiontree.contracts.recorded.codec import recorded_classes
+from sessiontree.contracts.recorded.codec import list_recorded_classes
 from sessiontree.contracts.reports import events
 
-RECORDED = set(recorded_classes())
+RECORDED = set(list_recorded_classes())
 NOT_FOR_PROGRAMS = {
     *(
         f"{name}.__init__"

@@ -20,10 +20,10 @@ from typing import Any, Final
 import httpx
 
 from sessiontree import AgentSpec, McpServer, PendingQuestion, ScriptedModel, SessionTree, script_call
-from sessiontree.api.configuration.mcp_servers import token_folder, write_pin
+from sessiontree.api.configuration.mcp_servers import get_token_folder, write_pin
 from sessiontree.contracts.facts.tree_facts import ClientCallOpened
 from sessiontree.mcp.elicitation import LEFT_OUT
-from sessiontree.mcp.pins import PinnedServer, PinnedTool, identity_of, tools_of_listing
+from sessiontree.mcp.pins import PinnedServer, PinnedTool, compute_identity, pin_listed_tools
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.settings import reach
 from sessiontree.mcp.tool_names import tool_name
@@ -50,7 +50,7 @@ async def log_in(url: str) -> None:
     process = ServerProcess(NAME)
     process.shown = lambda address: opened.append(asyncio.create_task(asyncio.to_thread(browse, address)))
     try:
-        await process.start({"do": "login", "url": url, "tokens": str(token_folder())}, LOGIN_S)
+        await process.start({"do": "login", "url": url, "tokens": str(get_token_folder())}, LOGIN_S)
     finally:
         await process.close()
     for each in opened:
@@ -73,8 +73,8 @@ async def list_tools(server: McpServer) -> Mapping[str, PinnedTool]:
 async def _list(server: McpServer) -> Mapping[str, PinnedTool]:
     process = ServerProcess(NAME)
     try:
-        found = await start_server(reach(NAME, server, str(token_folder())), process)
-        return tools_of_listing(found.tools)[0]
+        found = await start_server(reach(NAME, server, str(get_token_folder())), process)
+        return pin_listed_tools(found.tools)[0]
     finally:
         await process.close()
 
@@ -119,7 +119,9 @@ def choose(question: PendingQuestion) -> Sequence[str]:
 
 async def use(place: Path, server: McpServer, tools: Mapping[str, PinnedTool]) -> None:
     """Accept the server, and call its tools in a tree."""
-    write_pin(place / "state", NAME, PinnedServer(identity=identity_of(server), tools=tuple(tools.values())))
+    write_pin(
+        place / "state", NAME, PinnedServer(identity=compute_identity(server), tools=tuple(tools.values()))
+    )
     calls: Any = [
         script_call(tool_name(NAME, name), **values) for name, values in arguments_of(tools) if name in tools
     ]

@@ -21,7 +21,7 @@ CELLS = (
     """
     %load_ext sessiontree
     from sessiontree import FunctionModel, PermissionTier, SessionTree, script_call, tool
-    from sessiontree.notebook.figures import figure
+    from sessiontree.notebook.figures import draw_figure
     """,
     """
     @tool(tier=PermissionTier.ELEVATED)

@@ -119,7 +119,7 @@ async def approve_from_here(state_dir: Path, tree_id: str, request: str) -> None
     """Approve as a browser's server does."""
     async with ServedTrees(state_dir).look_at(tree_id) as tree:
         viewer = Viewer(tree.feed)
-        while "approve" not in json.loads(await viewer.next_news()).get("can", ()):
+        while "approve" not in json.loads(await viewer.get_next_news()).get("can", ()):
             pass
         await tree.ask("approve", {"id": request})
         await tree.close()

@@ -87,7 +87,7 @@ class Site:
 
     def __init__(self, server: PageServer, browser: Browser) -> None:
         self.server = server
-        self.origin = server.new_address().partition("/?")[0]
+        self.origin = server.make_page_address().partition("/?")[0]
         self._browser = browser
         self._contexts: list[BrowserContext] = []
 
@@ -104,7 +104,7 @@ class Site:
         context = context or await self.context(**options)
         screen = Screen(await context.new_page())
         screen.watch()
-        await screen.page.goto(f"{self.origin}{path}" if known else self.server.new_address(path))
+        await screen.page.goto(f"{self.origin}{path}" if known else self.server.make_page_address(path))
         return screen
 
     async def open_tree(self, tree_id: str, context: BrowserContext | None = None, **options: Any) -> Screen:

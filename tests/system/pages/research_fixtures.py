@@ -24,7 +24,7 @@ from sessiontree.contracts.values.messages import (
 )
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.host.host import HostCore
-from sessiontree.runtime.timing.clock import TreeClock, machine_ms, monotonic_ms
+from sessiontree.runtime.timing.clock import TreeClock, read_machine_ms, read_monotonic_ms
 
 PURPOSE: Final = "How do coastal cities pay for protection against the sea, and who decides?"
 CITIES: Final = {
@@ -69,10 +69,10 @@ class _Stage:
     behind_ms = 14 * 60_000
 
     def clock(self) -> TreeClock:
-        return TreeClock(machine_ms() - monotonic_ms(), self.passed_ms)
+        return TreeClock(read_machine_ms() - read_monotonic_ms(), self.passed_ms)
 
     def passed_ms(self) -> int:
-        return monotonic_ms() - self.behind_ms
+        return read_monotonic_ms() - self.behind_ms
 
 
 class _Researchers:
@@ -151,7 +151,7 @@ async def research_tree(place: Path) -> AsyncIterator[SessionTree]:
         stage = _Stage()
         patch.setattr(backend, "TreeClock", stage.clock)
         patch.setattr(backend, "HostCore", partial(HostCore, passed_ms=stage.passed_ms))
-        patch.setattr(options, "machine_ms", lambda: machine_ms() - stage.behind_ms)
+        patch.setattr(options, "read_machine_ms", lambda: read_machine_ms() - stage.behind_ms)
         async with SessionTree(
             workspace,
             model=AsyncFunctionModel(_Researchers(stage).answer, name="claude"),

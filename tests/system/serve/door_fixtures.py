@@ -18,7 +18,7 @@ from sessiontree.doors.conversations import Conversations
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.timing.clock import read_machine_ms
 from sessiontree.serve.listen import Address, PageServer
 from sessiontree.serve.routes.door_guard import DoorGuard
 from sessiontree.serve.routes.door_routes import DoorRoutes
@@ -54,7 +54,7 @@ class Door:
     def make_token(self, name: str = "editor", **rights: Any) -> str:
         """Return a new token."""
         given = DoorRights(workspace=str(self.workspace), **rights)
-        return self.tokens.add(name, given, machine_ms(), None)
+        return self.tokens.add(name, given, read_machine_ms(), None)
 
     def client(self, token: str) -> AsyncOpenAI:
         """Return a client that holds a token; it tries nothing twice."""

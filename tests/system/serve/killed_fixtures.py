@@ -17,7 +17,7 @@ import httpx
 
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
-from sessiontree.runtime.timing.clock import machine_ms
+from sessiontree.runtime.timing.clock import read_machine_ms
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
 
 COMMAND = Path(sys.executable).with_name("sessiontree")
@@ -65,7 +65,7 @@ class KilledDoor:
         file.write_text(CONFIGURED.format(url=self.provider.url("openai")))
         file.chmod(0o600)
         rights = DoorRights(workspace=str(self.workspace), tier="Workspace", per_minute=10_000)
-        self.token = TokenFile(self.state_dir).add("editor", rights, machine_ms(), None)
+        self.token = TokenFile(self.state_dir).add("editor", rights, read_machine_ms(), None)
 
     async def start(self) -> None:
         """Start the server, and wait until it says where to ask."""

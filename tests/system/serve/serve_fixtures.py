@@ -52,7 +52,7 @@ async def running(server: PageServer) -> AsyncIterator[PageServer]:
 async def serving(state_dir: Path) -> AsyncIterator[Browser]:
     """Serve a state directory, and be let in."""
     async with running(PageServer(state_dir, Address())) as server:
-        address = server.new_address()
+        address = server.make_page_address()
         origin = address.partition("/?")[0]
         async with httpx.AsyncClient(base_url=origin, timeout=60) as client:
             answer = await client.get(address, follow_redirects=True)

@@ -218,7 +218,7 @@ async def test_a_call_that_nobody_answers_expires(tmp_path: Path, monkeypatch: p
         conversation = await door.conversations.find(
             door.tokens.all()[0].principal, first.id.partition("_")[0]
         )
-        assert await conversation.log.until_ended(first.id) is not None
+        assert await conversation.log.wait_until_ended(first.id) is not None
         attempt = door.client(token).responses.create(
             model="default", input=[output(rome, "sun")], previous_response_id=first.id
         )

@@ -20,7 +20,7 @@ async def until_ended(door: Door, response_id: str) -> None:
     """Wait for the end of the turn of a response, which no client waits for."""
     principal = door.tokens.all()[0].principal
     conversation = await door.conversations.find(principal, response_id.partition("_")[0])
-    assert await conversation.log.until_ended(response_id) is not None
+    assert await conversation.log.wait_until_ended(response_id) is not None
 
 
 async def test_a_client_comes_back_while_the_turn_goes_on(

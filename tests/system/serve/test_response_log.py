@@ -8,7 +8,7 @@ from typing import Any
 from sessiontree import FunctionModel, ModelRequest, script_call
 from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 from sessiontree.doors.response_log import ResponseFold
-from sessiontree.doors.responses.responses import ResponseFrame, response_of
+from sessiontree.doors.responses.responses import ResponseFrame, make_response
 from tests.system.serve.door_fixtures import open_door
 from tests.system.serve.test_client_tools import ask, calls_in, output
 
@@ -47,7 +47,7 @@ async def test_each_ended_response_stays_what_it_was(tmp_path: Path) -> None:
         fold.take(record)
         for name, logged in fold.responses.items():
             if logged.ended is not None:
-                now = response_of(ResponseFrame(name, "default", {}), fold, logged)
+                now = make_response(ResponseFrame(name, "default", {}), fold, logged)
                 assert fixed.setdefault(name, now) == now, f"{name} changes at {record.seq}"
     assert last.id in fixed
     assert len(fixed) >= 5

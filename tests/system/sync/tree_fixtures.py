@@ -30,14 +30,14 @@ class Opener:
 
     def __call__(self, model: Model, **options: Any) -> SessionTree:
         """Return a tree that is not open yet."""
-        given = self._served(options)
+        given = self._ensure_model(options)
         return SessionTree(given.pop("workspace", self.workspace), model=model, **given)
 
     def resume(self, tree_id: str, model: Model, **options: Any) -> SessionTree:
         """Return a tree taken up from the journal, open."""
-        return SessionTree.resume(tree_id, model=model, **self._served(options))
+        return SessionTree.resume(tree_id, model=model, **self._ensure_model(options))
 
-    def _served(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _ensure_model(self, options: dict[str, Any]) -> dict[str, Any]:
         if self.shared is None:
             return {"state_dir": self.state_dir, "backend": self.backend, **options}
         return {"runtime": self.shared, **options}

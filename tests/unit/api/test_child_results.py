@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.api.tree.child_results import ChildResult, OnChildError, ResultAccess, results_by_end
+from sessiontree.api.tree.child_results import ChildResult, OnChildError, ResultAccess, run_children
 from sessiontree.contracts.errors import LimitExceeded, SessionClosed, SessionFailed
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.results import SessionResult
@@ -88,7 +88,7 @@ async def run(fan: Fan, at_a_time: int, on_error: OnChildError = "return") -> li
     labels: list[str | None] = [None] * len(fan.ends)
     terminal = frozenset[Any](TERMINAL)
     try:
-        found = results_by_end(fan.spawn, access, labels, at_a_time, on_error, terminal)
+        found = run_children(fan.spawn, access, labels, at_a_time, on_error, terminal)
         return [result async for result in found]
     finally:
         ending.cancel()

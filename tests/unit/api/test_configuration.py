@@ -200,7 +200,7 @@ def test_key_comes_from_a_file_that_only_its_owner_reads(write: Write, tmp_path:
     key.chmod(0o600)
     text = f"model = 'a'\n[models.a]\nmodel = 'openai:gpt-5'\nkey_file = '{key}'"
     model = Configuration.load(write(text)).tree_options()["model"]
-    assert model.key.hidden_in(SECRET) == "…"
+    assert model.key.hide_in(SECRET) == "…"
     key.chmod(0o640)
     with pytest.raises(
         ConfigError, match=r"models\.a: key_file .* is open to other users; run: chmod go-rwx"

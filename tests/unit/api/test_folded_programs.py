@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.api.stored.folded_programs import MAX_LINE_CHARS, folded_transcript
-from sessiontree.api.stored.transcript import transcript_of
+from sessiontree.api.stored.folded_programs import MAX_LINE_CHARS, fold_transcript
+from sessiontree.api.stored.transcript import build_transcript
 from sessiontree.contracts.facts.session_facts import (
     CallResolved,
     ChildAwaited,
@@ -101,14 +101,14 @@ def test_a_program_is_one_step_among_those_of_all_others(
     """However much it did: the other steps are those of a tree that has no program, in the same order."""
     program = program_facts("1.0", calls, children, ends)
     facts = [*BEFORE, *program[:at], *OTHERS, *program[at:], ("main", result("1.0", "the value"))]
-    steps = folded_transcript(records_of(facts))
+    steps = fold_transcript(records_of(facts))
     folded = [step for step in steps if step.what.startswith("program 1.0")]
     assert [step.what for step in folded] == ["program 1.0 ended (ok)"]
     lines = list(folded[0].lines())
     assert max(map(len, lines)) <= MAX_LINE_CHARS + 4
     assert len(lines) < 60
     assert any(f"map of {children}: 0 running, " in line for line in lines)
-    bare = transcript_of(records_of([*BEFORE, *OTHERS, ("main", result("1.0", "the value"))]))
+    bare = build_transcript(records_of([*BEFORE, *OTHERS, ("main", result("1.0", "the value"))]))
     others = [(step.session, step.what, step.text) for step in steps if step not in folded]
     assert others == [(each.session, each.what, each.text) for each in bare if each.what != "call program"]
 
@@ -116,8 +116,8 @@ def test_a_program_is_one_step_among_those_of_all_others(
 def test_a_child_that_is_named_has_all_its_steps() -> None:
     """The steps of a session that somebody asks for are never left out."""
     records = records_of([*BEFORE, *program_facts("1.0", 1, 3, ["completed"])])
-    assert folded_transcript(records, "main/w1") == list(transcript_of(records, "main/w1"))
-    assert len(folded_transcript(records, "main")) == 3
+    assert fold_transcript(records, "main/w1") == list(build_transcript(records, "main/w1"))
+    assert len(fold_transcript(records, "main")) == 3
 
 
 def test_a_report_can_not_hide_a_session_that_is_no_child() -> None:
@@ -125,7 +125,7 @@ def test_a_report_can_not_hide_a_session_that_is_no_child() -> None:
     program = program_facts("1.0", 0, 1, ["completed"])
     for path in ("main", "", "elsewhere"):
         forged = ("main", result("1.0/0", json.dumps({"session": path, "status": "completed"})))
-        steps = folded_transcript(records_of([*BEFORE, *program[:-1], forged, ("elsewhere", message("x"))]))
+        steps = fold_transcript(records_of([*BEFORE, *program[:-1], forged, ("elsewhere", message("x"))]))
         assert {step.session for step in steps} == {"main", "main/w0", "main/w0/b1", "elsewhere"}
 
 
@@ -140,8 +140,8 @@ def test_a_program_in_a_program_is_shown_while_it_runs() -> None:
         ("main", ProgramStarted(call, 1, source)),
         ("main", ProgramAdvanced("1.0/0", (ProgramCall("read", {"path": "q"}, 1),))),
     ]
-    inner = folded_transcript(records_of(facts))[-1]
+    inner = fold_transcript(records_of(facts))[-1]
     assert inner.what == "count 1.0/0 runs"
     assert ">    1  [1 waits] await read(path='q')" in inner.text
-    ended = folded_transcript(records_of([*facts, ("main", result("1.0/0", "2"))]))
+    ended = fold_transcript(records_of([*facts, ("main", result("1.0/0", "2"))]))
     assert [step.what for step in ended if "1.0" in step.what] == ["program 1.0 runs"]

@@ -9,7 +9,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree import AgentConfig, AgentSpec, ConfigError, PolicyWarning, ProviderModel, ScriptedModel
-from sessiontree.api.agents.model_choice import models_of, warn_of_many_tools, with_models
+from sessiontree.api.agents.model_choice import add_models, resolve_models, warn_of_many_tools
 from sessiontree.models.port import Model
 
 Choose = Callable[[Model, Mapping[str, Model] | None, Mapping[str, AgentSpec]], dict[str, Model]]
@@ -45,7 +45,7 @@ def each_agent_has_its_own(choose: Choose, choice: Choice) -> None:
 @given(CHOICES)
 def test_choice_of_models_is_each_agents_own(choice: Choice) -> None:
     """Whatever names there are, and however they collide."""
-    each_agent_has_its_own(models_of, choice)
+    each_agent_has_its_own(resolve_models, choice)
 
 
 def _always_the_trees(
@@ -57,7 +57,7 @@ def _always_the_trees(
 def _own_names_first(
     model: Model, models: Mapping[str, Model] | None, agents: Mapping[str, AgentSpec]
 ) -> dict[str, Model]:
-    return models_of(
+    return resolve_models(
         model, {each.name: each for each in (models or {}).values()} | {model.name: model}, agents
     )
 
@@ -66,7 +66,7 @@ def _unknown_is_the_trees(
     model: Model, models: Mapping[str, Model] | None, agents: Mapping[str, AgentSpec]
 ) -> dict[str, Model]:
     try:
-        return models_of(model, models, agents)
+        return resolve_models(model, models, agents)
     except ConfigError:
         return dict.fromkeys(agents, model)
 
@@ -93,8 +93,8 @@ def test_agent_knows_the_name_and_context_of_its_model() -> None:
         "own": AgentSpec(config=AgentConfig(model="big", context_tokens=50_000)),
     }
     big = ScriptedModel(["x"], "anthropic:big", context_tokens=1_000_000)
-    chosen = models_of(ScriptedModel(["x"], context_tokens=10_000), {"big": big}, agents)
-    configs = [spec.config for spec in with_models(agents, chosen).values()]
+    chosen = resolve_models(ScriptedModel(["x"], context_tokens=10_000), {"big": big}, agents)
+    configs = [spec.config for spec in add_models(agents, chosen).values()]
     assert [each.model for each in configs] == ["scripted", "anthropic:big", "anthropic:big"]
     assert [each.context_tokens for each in configs] == [10_000, 1_000_000, 50_000]
     assert [each.max_result_chars for each in configs] == [12_000, 400_000, 60_000]

@@ -27,9 +27,9 @@ from sessiontree.api.runtime.shards import COUNT_EVERY_S, COUNT_S, RemoteShard, 
 from sessiontree.backends.local.backend import LocalBackend
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.journal.claim import holds_tree
-from sessiontree.runtime.replay.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import list_summaries
 from sessiontree.runtime.supervisor.tree_resources import TreeSetup
-from sessiontree.runtime.transport.rpc import RpcMethod, proxy_of
+from sessiontree.runtime.transport.rpc import RpcMethod, make_proxy
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class OtherShard(LocalBackend):
     @property
     def supervisor(self) -> Any:
         """The API of the supervisor, or of the port in its place."""
-        return super().supervisor if self.port is None else proxy_of(SupervisorApi, self.port)
+        return super().supervisor if self.port is None else make_proxy(SupervisorApi, self.port)
 
     def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
         """Ask; a port in its place answers nothing in time."""
@@ -152,14 +152,14 @@ class OtherNode:
         await self.shards[-1].close()
         self.shards[-1].lose("its raylet ended")
 
-    async def holding(self, tree_id: str) -> RemoteShard | None:
+    async def find_shard(self, tree_id: str) -> RemoteShard | None:
         """Return the shard that runs, if the disk has the tree."""
         held = [each for each in self.shards if not each.is_gone and holds_tree(self.disk, tree_id)]
         return held[0] if held else None
 
     async def trees(self, purpose: str | None) -> list[TreeSummary]:
         """Return the trees on the disk."""
-        return summaries_of(self.disk, purpose)
+        return list_summaries(self.disk, purpose)
 
     async def close(self) -> None:
         """Do nothing; the shards are closed."""
@@ -358,7 +358,7 @@ class GoneShard(OtherShard):
     @property
     def supervisor(self) -> Any:
         """The API of a supervisor that is gone."""
-        return proxy_of(SupervisorApi, GonePort())
+        return make_proxy(SupervisorApi, GonePort())
 
 
 async def test_question_about_all_trees_leaves_out_a_shard_that_is_just_lost(

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from sessiontree.api.agents.front_matter import Malformed
-from sessiontree.api.programs.program_files import program_of, programs_of, read_programs
+from sessiontree.api.programs.program_files import load_programs, parse_saved_text, read_programs
 from sessiontree.api.programs.program_signature import UnfitProgram
-from sessiontree.api.programs.program_text import text_to_save
+from sessiontree.api.programs.program_text import build_saved_text
 
 GOOD = '''"""
 Finds words
@@ -82,7 +82,7 @@ BAD: dict[str, tuple[str, str]] = {
 
 def test_a_file_says_what_it_takes_and_needs() -> None:
     """Description, parameters, tools, agents, budget and time."""
-    saved = program_of(Path("find.py"), GOOD)
+    saved = parse_saved_text(Path("find.py"), GOOD)
     assert (saved.name, saved.description) == ("find", "Finds words in files.")
     assert (saved.tools, saved.agents, saved.timeout_s) == (("read", "grep"), ("scout",), 5)
     assert saved.budget is not None
@@ -100,7 +100,7 @@ def test_a_bad_file_is_named_with_its_line(name: str) -> None:
     """The error says where and what."""
     text, reason = BAD[name]
     with pytest.raises(Malformed) as raised:
-        program_of(Path("find.py"), text)
+        parse_saved_text(Path("find.py"), text)
     assert f"find.py:{reason}" in str(raised.value) or f"find.py: {reason}" in str(raised.value)
 
 
@@ -117,7 +117,7 @@ def test_one_bad_file_does_not_stop_the_others(tmp_path: Path) -> None:
     assert (found, len(refused)) == ({}, 3)
     (tmp_path / "open.py").unlink()
     with pytest.warns(UserWarning, match=r"saved program left out: .*Find.py"):
-        assert [each.name for each in programs_of(tmp_path, tmp_path / "elsewhere")] == ["find"]
+        assert [each.name for each in load_programs(tmp_path, tmp_path / "elsewhere")] == ["find"]
 
 
 HINTS = st.recursive(
@@ -140,7 +140,7 @@ VALUES = st.recursive(
 @given(HINTS, VALUES)
 def test_a_parameter_takes_what_its_type_takes(hint: str, value: Any) -> None:
     """The schema that is read from the text agrees with a library's reading of the same type."""
-    saved = program_of(Path("find.py"), f'"""Does."""\nasync def main(a: {hint}): ...\n')
+    saved = parse_saved_text(Path("find.py"), f'"""Does."""\nasync def main(a: {hint}): ...\n')
     schema: Any = saved.parameters["properties"]["a"]  # type: ignore[index,call-overload]
     adapter: TypeAdapter[Any] = TypeAdapter(eval(hint, dict(vars(typing))), config=ConfigDict(strict=True))  # noqa: S307
     try:
@@ -173,8 +173,8 @@ def test_a_saved_text_does_what_the_program_did(statements: list[str], end: str)
     """As ``main``, with the same inputs, it returns the value of the last expression."""
     inputs: dict[str, Any] = {"n": 2, "names": ["a", "b"]}
     code = "\n".join(["x = ''", *statements, end])
-    text = text_to_save(code, inputs, ["read"], 'Says "x".')
-    assert program_of(Path("saved.py"), text).tools == ("read",)
+    text = build_saved_text(code, inputs, ["read"], 'Says "x".')
+    assert parse_saved_text(Path("saved.py"), text).tools == ("read",)
     made: dict[str, Any] = {}
     exec(text, made)  # noqa: S102
     before: dict[str, Any] = dict(inputs)
@@ -187,4 +187,4 @@ def test_a_saved_text_does_what_the_program_did(statements: list[str], end: str)
 def test_a_text_that_means_something_else_in_a_function_is_not_saved() -> None:
     """The error says what."""
     with pytest.raises(UnfitProgram, match="global"):
-        text_to_save("def f():\n    global x\n    x = 1\nf()", {}, (), "Does.")
+        build_saved_text("def f():\n    global x\n    x = 1\nf()", {}, (), "Does.")

@@ -30,13 +30,13 @@ from sessiontree import (
 from sessiontree.api.stored.journaled_trees import plan_prune, prune
 from sessiontree.api.stored.tree_export import import_tree
 from sessiontree.contracts.values.memory import MemoryScope, NewRecord
-from sessiontree.journal.claim import JournalClaim, journal_dirs
+from sessiontree.journal.claim import JournalClaim, list_journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.place import StoreLock
 from sessiontree.memory.store import LanceMemoryStore
-from sessiontree.runtime.replay.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import list_summaries
 from tests.system.house.error_fixtures import has_cause
 
 MODEL = ScriptedModel(["done"])
@@ -156,7 +156,7 @@ def test_import_refuses_what_cannot_be_resumed(export: list[str], tmp_path: Path
     with pytest.raises(error, match=rf"bad\.ndjson.*{words}") as refused:
         import_tree(path, tmp_path / "state")
     assert "nothing was imported" in str(refused.value)
-    assert journal_dirs(tmp_path / "state") == ()
+    assert list_journal_dirs(tmp_path / "state") == ()
 
 
 def test_import_refuses_binary_files_and_directories(export: list[str], tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ async def test_tree_id_must_be_a_text(export: list[str], tmp_path: Path, tree_id
     ):
         with pytest.raises(ConfigError, match=r"tree_id is .*; give text with something in it"):
             await attempt
-    assert [tree.tree_id for tree in summaries_of(state)] == [imported]
+    assert [tree.tree_id for tree in list_summaries(state)] == [imported]
 
 
 async def test_stored_trees_are_listed_by_purpose(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_import_keeps_records_blobs_and_creation_time(export: list[str], tmp_pat
     claim = JournalClaim.take(tmp_path / "state")
     summary = import_tree(tmp_path / "export", tmp_path / "state")
     claim.release()
-    (place,) = journal_dirs(tmp_path / "state")
+    (place,) = list_journal_dirs(tmp_path / "state")
     assert place == tmp_path / "state" / "journals" / "2"
     assert len(list((place / "blobs").iterdir())) >= 1
     with Journal.open(place, read_only=True) as journal, (tmp_path / "again").open("w", newline="\n") as out:
@@ -290,7 +290,7 @@ def test_import_on_a_full_disk_leaves_nothing(export: list[str], tmp_path: Path,
     command = [sys.executable, "-c", FULL, str(tmp_path / "export"), str(tmp_path / "state"), str(limit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
-    for place in journal_dirs(tmp_path / "state"):
+    for place in list_journal_dirs(tmp_path / "state"):
         with Journal.open(place, read_only=True) as journal:
             assert journal.trees() == []
     assert not list(tmp_path.rglob("blobs/*"))
@@ -310,7 +310,7 @@ async def known(place: Path) -> tuple[set[str], set[str]]:
     """Return the trees that memory has records of, and those it knows to have finished."""
     async with await LanceMemoryStore.open(str(place), HashingEmbedder(), lock=False) as store:
         with_records = {record.scope.tree_id async for part in store.parts() for record in part.records}
-        return with_records, {tree.tree_id for tree in store.finished_trees()}
+        return with_records, {tree.tree_id for tree in store.list_finished_trees()}
 
 
 async def test_erase_reaches_memory(export: list[str], tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ async def test_erase_reaches_memory(export: list[str], tmp_path: Path) -> None:
             await StoredTrees(state).erase(tree_id)
     finally:
         lock.release()
-    assert [tree.tree_id for tree in summaries_of(state)] == [tree_id]
+    assert [tree.tree_id for tree in list_summaries(state)] == [tree_id]
     assert await StoredTrees(state).erase(tree_id) == 1
     assert await known(state / "memory") == ({"it's another"}, {"it's another"})
     await StoredTrees(state).load(tmp_path / "export")
@@ -391,7 +391,7 @@ def chosen(state: Path, **options: Any) -> list[int]:
 
 def test_prune_chooses_by_age_and_number(trees: Path) -> None:
     """Both conditions must hold; the newest are kept; the oldest come first."""
-    written = [tree.written_at_ms / 1000 for tree in summaries_of(trees)]
+    written = [tree.written_at_ms / 1000 for tree in list_summaries(trees)]
     assert chosen(trees, keep=0) == [1, 2, 3]
     assert chosen(trees, keep=2) == [1]
     assert chosen(trees, keep=7) == []
@@ -404,7 +404,7 @@ def test_prune_chooses_by_age_and_number(trees: Path) -> None:
 def test_prune_keeps_facts_below_a_size(trees: Path) -> None:
     """The least recently written trees go until the rest is small enough; other conditions hold too."""
     with Journal.open(trees, read_only=True) as journal:
-        sizes = journal.tree_bytes()
+        sizes = journal.count_tree_bytes()
     whole, newest = sum(sizes.values()), max(sizes.values())
     assert len(sizes) == 3
     assert min(sizes.values()) > 0
@@ -452,5 +452,5 @@ def test_prune_leaves_what_changed_since_it_was_chosen(trees: Path, export: list
 
     asyncio.run(write())
     assert prune(plan) == [first, third]
-    assert [tree.tree_id for tree in summaries_of(trees)] == [second]
+    assert [tree.tree_id for tree in list_summaries(trees)] == [second]
     assert os.listdir(trees / "blobs")  # noqa: PTH208 - the long text that the second tree still uses

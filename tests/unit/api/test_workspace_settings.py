@@ -21,7 +21,12 @@ from sessiontree import (
     PolicyConfig,
     ToolPolicy,
 )
-from sessiontree.api.agents.approval_modes import governed_system, mode_of, restricted, with_own_system_tier
+from sessiontree.api.agents.approval_modes import (
+    choose_mode,
+    decide_system_calls,
+    fix_system_answer,
+    restrict_agents,
+)
 from sessiontree.api.configuration.workspace_settings import WorkspaceSettings, narrowed
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.policy.catalog import CATALOG
@@ -113,9 +118,9 @@ def rights_do_not_grow(narrow: Narrow, owners: Mapping[str, Any], theirs: Worksp
         name: owners[name] for name in ("model", "models", "agent")
     }
     assert set(effective) == {*owners, "approvals"}
-    before = MODES.index(mode_of(owners.get("approvals")))
-    assert MODES.index(mode_of(effective["approvals"])) >= max(before, MODES.index(theirs.approvals))
-    is_asked = governed_system(theirs.approvals) == "ask"
+    before = MODES.index(choose_mode(owners.get("approvals")))
+    assert MODES.index(choose_mode(effective["approvals"])) >= max(before, MODES.index(theirs.approvals))
+    is_asked = decide_system_calls(theirs.approvals) == "ask"
     for name, tier in _system_answers(effective).items():
         least = [_system_answers(owners)[name], theirs.system_tier, *["ask"] * is_asked]
         assert ANSWERS.index(tier) >= max(map(ANSWERS.index, least)), name
@@ -136,7 +141,7 @@ def rights_do_not_grow(narrow: Narrow, owners: Mapping[str, Any], theirs: Worksp
 def _system_answers(options: Mapping[str, Any]) -> dict[str, str]:
     """Return what happens to System calls of each agent."""
     agents = {"default": AgentSpec(), **options["agents"]}
-    judged = restricted(agents, options["policy"], "", options.get("approvals"))
+    judged = restrict_agents(agents, options["policy"], "", options.get("approvals"))
     return {name: spec.config.system_tier for name, spec in judged.items()}
 
 
@@ -156,7 +161,7 @@ def _forgets_the_default_mode(owners: Mapping[str, Any], theirs: WorkspaceSettin
 
 def _writes_what_it_leaves(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:
     found = narrowed(owners, theirs)
-    return {**found, "policy": with_own_system_tier(found["policy"])}
+    return {**found, "policy": fix_system_answer(found["policy"])}
 
 
 def _workspaces_limits(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from sessiontree.contracts.values.messages import (
     ToolCall,
     Usage,
 )
-from sessiontree.journal.claim import journal_holding
+from sessiontree.journal.claim import locate_journal
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config
@@ -149,7 +149,7 @@ async def grow(place: Path, seed: int) -> str:
 
 def facts_on_disk(place: Path, tree_id: str) -> tuple[TreeConfig, list[JournalRecord]]:
     """Return the configuration and the facts of a stored tree."""
-    with Journal.open(journal_holding(place / "state", tree_id), read_only=True) as journal:
+    with Journal.open(locate_journal(place / "state", tree_id), read_only=True) as journal:
         return read_config(journal.row0(tree_id)), journal.read(tree_id)
 
 

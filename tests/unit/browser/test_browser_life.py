@@ -16,7 +16,7 @@ from sessiontree.browser.session_browser import CallAllowance, SessionBrowser
 from sessiontree.browser.tunnels import Tunnels
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.handles.browser import PageFile
-from sessiontree.sandbox.process_tree import children, descendants, process_of
+from sessiontree.sandbox.process_tree import children, find_descendants, process_of
 from tests.unit.browser.browser_fixtures import browsing, pages, showing
 from tests.unit.web.site_fakes import serving
 
@@ -31,7 +31,7 @@ def browsers() -> list[int]:
 
 def chromium_below(outer: int) -> int:
     """Return the main process of Chromium inside a sandbox."""
-    for pid in descendants(outer):
+    for pid in find_descendants(outer):
         words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
         if words[0].endswith("/chromium") and not any(word.startswith("--type") for word in words):
             return pid

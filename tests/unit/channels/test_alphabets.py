@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.channels.safe_text import approval_text, deceptive_words
+from sessiontree.channels.safe_text import find_deceptive_words, format_approval
 from sessiontree.contracts.recorded.approvals import ApprovalRequest
 
 Named = Callable[[str], tuple[str, ...]]
@@ -39,7 +39,7 @@ def names_what_deceives(named: Named, mixed: str, honest: str) -> None:
 @given(mixed=MIXED, honest=HONEST)
 def test_mixed_words_are_named(mixed: str, honest: str) -> None:
     """Wherever they stand."""
-    names_what_deceives(deceptive_words, mixed, honest)
+    names_what_deceives(find_deceptive_words, mixed, honest)
 
 
 @pytest.mark.covers("REL-L6")
@@ -48,7 +48,7 @@ def test_mixed_words_are_named(mixed: str, honest: str) -> None:
     [
         lambda text: (),
         lambda text: tuple(word for word in text.replace(".", " ").split() if not word.isascii()),
-        lambda text: deceptive_words(text.replace(" ", "")),
+        lambda text: find_deceptive_words(text.replace(" ", "")),
     ],
     ids=["nothing", "whatever-is-foreign", "the-text-as-one-word"],
 )
@@ -84,6 +84,6 @@ def test_property_notices_planted_bugs(broken: Named) -> None:
 )
 def test_a_prompt_warns_of_it(word: str) -> None:
     """On a line of its own, behind the arguments."""
-    lines = approval_text(replace(REQUEST, arguments={"command": f"echo {word}"})).splitlines()
+    lines = format_approval(replace(REQUEST, arguments={"command": f"echo {word}"})).splitlines()
     assert lines[-1] == f"  beware:    letters of several alphabets, or unusual ones, in {word}"
-    assert "beware" not in approval_text(replace(REQUEST, arguments={"command": "echo déjà привет 東京"}))
+    assert "beware" not in format_approval(replace(REQUEST, arguments={"command": "echo déjà привет 東京"}))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.channels.safe_text import approval_text
+from sessiontree.channels.safe_text import format_approval
 from sessiontree.contracts.recorded.approvals import ApprovalRequest
 from sessiontree.contracts.values.jsonable import dump_readable
 
@@ -55,7 +55,7 @@ def shows_what_runs(show: Show) -> None:
 @pytest.mark.slow
 def test_a_prompt_shows_what_runs() -> None:
     """REL-L1, REL-L2, REL-L5, REL-L7: nothing trimmed, left out, hidden, or reported to the terminal."""
-    shows_what_runs(approval_text)
+    shows_what_runs(format_approval)
 
 
 def trimmed(request: ApprovalRequest) -> str:
@@ -64,7 +64,7 @@ def trimmed(request: ApprovalRequest) -> str:
         name: value.strip() if isinstance(value, str) else value
         for name, value in dict(request.arguments).items()
     }
-    return approval_text(replace(request, arguments=plain))
+    return format_approval(replace(request, arguments=plain))
 
 
 def raw(request: ApprovalRequest) -> str:
@@ -83,7 +83,7 @@ def without_the_invisible(request: ApprovalRequest) -> str:
 
 def the_beginning(request: ApprovalRequest) -> str:
     """Planted: only the first characters."""
-    return "\n".join(line[:40] for line in approval_text(request).splitlines())
+    return "\n".join(line[:40] for line in format_approval(request).splitlines())
 
 
 @pytest.mark.covers("REL-L1", "REL-L4", "REL-L5")
@@ -98,7 +98,7 @@ def test_a_planted_deceit_is_found(planted: Show) -> None:
 def test_a_long_command_is_shown_to_its_end() -> None:
     """REL-L4: nobody approves a beginning: twenty thousand characters are all there, in one line."""
     command = "echo " + "x" * 20_000 + "; rm -rf /"
-    shown = approval_text(replace(REQUEST, arguments={"command": command}))
+    shown = format_approval(replace(REQUEST, arguments={"command": command}))
     assert dump_readable({"command": command}) in shown
     assert len(shown.splitlines()) == 3
 
@@ -106,6 +106,6 @@ def test_a_long_command_is_shown_to_its_end() -> None:
 @pytest.mark.covers("REL-L6")
 def test_writing_directions_are_spelt_out() -> None:
     """REL-L6: what would turn a line round is written as its number; letters of any script stay."""
-    shown = approval_text(replace(REQUEST, arguments={"url": "https://ex\u0430mple.org/\u202egpj.exe"}))
+    shown = format_approval(replace(REQUEST, arguments={"url": "https://ex\u0430mple.org/\u202egpj.exe"}))
     assert "\\u{202e}gpj.exe" in shown
     assert "ex\u0430mple.org" in shown

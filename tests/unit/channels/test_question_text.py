@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.channels.question_text import item_text, parse_line, question_heading
+from sessiontree.channels.question_text import format_heading, format_item, parse_line
 from sessiontree.contracts.recorded.questions import (
     QuestionAnswer,
     QuestionItem,
@@ -44,7 +44,7 @@ def test_no_character_of_a_question_deceives() -> None:
     option = QuestionOption(label=hostile, description=hostile)
     item = QuestionItem(question=hostile, header=hostile, options=(option, QuestionOption(label="no")))
     request = QuestionRequest("q1", "main/b1", (item,), 1, 2, "main")
-    shown = f"{question_heading(request)}\n{item_text(item)}"
+    shown = f"{format_heading(request)}\n{format_item(item)}"
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert "beware" in shown

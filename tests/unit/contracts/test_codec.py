@@ -72,7 +72,9 @@ def test_every_kind_is_among_those_tried() -> None:
     """No class is recorded in a room this test does not know."""
     tried = {codec._KIND_OF[cls] for cls in RECORDED}
     own = {
-        kind for cls, kind in codec.recorded_classes().items() if cls.__module__.startswith("sessiontree.")
+        kind
+        for cls, kind in codec.list_recorded_classes().items()
+        if cls.__module__.startswith("sessiontree.")
     }
     assert tried == own
     assert len(tried) > 40
@@ -102,12 +104,12 @@ def test_sparse_field_is_written_only_where_it_says_something() -> None:
 def test_field_that_a_later_release_adds_is_read_from_the_journals_before_it() -> None:
     """Declared sparse it needs no version: what lacks it means the default. Any other field must be there."""
 
-    @codec.recorded("noted_by_a_test")
+    @codec.register_kind("noted_by_a_test")
     @dataclass(frozen=True, slots=True)
     class NotedByATest:
         text: str
         loud: bool = False
-        since: int = codec.sparse(0)
+        since: int = codec.declare_sparse(0)
 
     try:
         before = {"kind": "noted_by_a_test", "v": 1, "text": "a", "loud": True}
@@ -222,9 +224,9 @@ def test_two_classes_of_one_kind_are_refused() -> None:
         key: str
 
     with pytest.raises(ValueError, match="two classes are recorded as 'message_received'"):
-        codec.recorded("message_received")(Other)
+        codec.register_kind("message_received")(Other)
     assert (
-        codec.kind_of(session_facts.MessageReceived("m", UserMessage((), 0), steer=False, wakes=True))
+        codec.get_kind(session_facts.MessageReceived("m", UserMessage((), 0), steer=False, wakes=True))
         == "message_received"
     )
 
@@ -252,6 +254,6 @@ def test_call_of_a_model_is_never_taken_for_a_value_of_ours() -> None:
 
 def test_every_kind_has_a_version() -> None:
     """Upcasters start from here."""
-    versions = codec.current_versions()
+    versions = codec.list_current_versions()
     assert set(versions) >= {codec._KIND_OF[cls] for cls in RECORDED}
     assert all(isinstance(version, int) and version >= 1 for version in versions.values())

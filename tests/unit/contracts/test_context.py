@@ -41,7 +41,7 @@ from sessiontree.contracts.recorded.capabilities import (
     WEB,
     WRITER,
     Capability,
-    capabilities_of,
+    list_capabilities,
 )
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import CallSignals, SessionRights, ToolContext
@@ -278,7 +278,7 @@ def test_kind_decides_what_may_be_held(kind: SessionKind) -> None:
         SessionKind.BRANCH: set(CAPABILITIES) - {"cron"},
         SessionKind.WORKER: OBSERVING,
     }
-    assert capabilities_of(kind) == may[kind]
+    assert list_capabilities(kind) == may[kind]
 
 
 def test_what_observes_changes_nothing() -> None:

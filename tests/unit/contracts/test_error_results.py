@@ -20,10 +20,10 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.results import (
     MAX_REASON_CHARS,
-    blocked_message,
-    error_message,
-    pending_message,
-    unknown_message,
+    make_blocked_message,
+    make_error_message,
+    make_pending_message,
+    make_unknown_message,
 )
 from sessiontree.contracts.values.jsonable import dump_readable
 from sessiontree.contracts.values.messages import ToolResultMessage
@@ -31,13 +31,13 @@ from sessiontree.contracts.values.messages import ToolResultMessage
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 ENVELOPES = {
     "error": (
-        error_message("call_1", "exec", ExecutionError("command required"), 7),
+        make_error_message("call_1", "exec", ExecutionError("command required"), 7),
         '{"status":"error","tool":"exec","error":"command required"}',
         {"code": "execution_error", "status": 500},
         True,
     ),
     "invalid": (
-        error_message("call_1", "read", ValidationError("path required", "/path"), 7, schema=SCHEMA),
+        make_error_message("call_1", "read", ValidationError("path required", "/path"), 7, schema=SCHEMA),
         (
             '{"status":"error","tool":"read","error":"path required","field":"/path",'
             '"schema":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}}'
@@ -46,13 +46,13 @@ ENVELOPES = {
         True,
     ),
     "denied": (
-        error_message("call_1", "exec", PermissionDenied(PermissionTier.SYSTEM, "not here"), 7),
+        make_error_message("call_1", "exec", PermissionDenied(PermissionTier.SYSTEM, "not here"), 7),
         '{"status":"error","tool":"exec","error":"not here","tier":"System"}',
         {"code": "permission_denied", "status": 403, "tier": "System"},
         True,
     ),
     "refused": (
-        error_message(
+        make_error_message(
             "call_1", "exec", PermissionDenied(PermissionTier.SYSTEM, "by a list", by_policy=True), 7
         ),
         '{"status":"blocked","tool":"exec","reason":"by a list","tier":"System"}',
@@ -60,31 +60,31 @@ ENVELOPES = {
         True,
     ),
     "timeout": (
-        error_message("call_1", "exec", Timeout(1.5), 7),
+        make_error_message("call_1", "exec", Timeout(1.5), 7),
         f'{{"status":"error","tool":"exec","error":"{Timeout(1.5).message}"}}',
         {"code": "timeout", "status": 504, "elapsed": 1.5},
         True,
     ),
     "image": (
-        error_message("call_1", "read", ImageRefused("'a.png'", "it is damaged"), 7),
+        make_error_message("call_1", "read", ImageRefused("'a.png'", "it is damaged"), 7),
         '{"status":"error","tool":"read","error":"can\'t show \'a.png\': it is damaged"}',
         {"code": "image_refused", "status": 500},
         True,
     ),
     "blocked": (
-        blocked_message("call_1", "exec", "Tool blocked by policy: safe-bin mode", 7),
+        make_blocked_message("call_1", "exec", "Tool blocked by policy: safe-bin mode", 7),
         '{"status":"blocked","tool":"exec","reason":"Tool blocked by policy: safe-bin mode"}',
         None,
         True,
     ),
     "pending": (
-        pending_message("call_1", "custom_tool", "waits for a person", "a1", 7),
+        make_pending_message("call_1", "custom_tool", "waits for a person", "a1", 7),
         '{"status":"pending","tool":"custom_tool","message":"waits for a person","requestId":"a1"}',
         None,
         False,
     ),
     "unknown": (
-        unknown_message("call_1", "write", 7),
+        make_unknown_message("call_1", "write", 7),
         (
             '{"status":"unknown","tool":"write","may_have_run":true,'
             '"error":"the process running this call was lost; check what it did before you repeat it"}'
@@ -116,10 +116,10 @@ def test_reason_of_any_size_is_bounded(letter: str, size: int) -> None:
     """Whatever a tool raises, its words are cut; short ones stay as they are."""
     words = letter * size
     for message in (
-        error_message("c", "t", ExecutionError(words), 0),
-        error_message("c", "t", ValidationError(words, "/" + words), 0),
-        blocked_message("c", "t", words, 0),
-        pending_message("c", "t", words, "a", 0),
+        make_error_message("c", "t", ExecutionError(words), 0),
+        make_error_message("c", "t", ValidationError(words, "/" + words), 0),
+        make_blocked_message("c", "t", words, 0),
+        make_pending_message("c", "t", words, "a", 0),
     ):
         # Each letter may need two in JSON.
         assert len(message.text) <= 2 * MAX_REASON_CHARS + 1_000
@@ -131,8 +131,8 @@ def test_reason_leaves_an_envelope_within_the_limit(letter: str, size: int, max_
     """Whatever its letters become in JSON, and no more is cut than has to be."""
     words = letter * size
     for message in (
-        error_message("c", "t" * 64, ExecutionError(words), 0, max_chars=max_chars),
-        blocked_message("c", "t" * 64, words, 0, max_chars=max_chars),
+        make_error_message("c", "t" * 64, ExecutionError(words), 0, max_chars=max_chars),
+        make_blocked_message("c", "t" * 64, words, 0, max_chars=max_chars),
     ):
         assert len(message.text) <= max_chars
         told = json.loads(message.text)
@@ -143,10 +143,10 @@ def test_reason_leaves_an_envelope_within_the_limit(letter: str, size: int, max_
 
 def kinds_of(error: ToolError) -> ToolResultMessage:
     """Return the envelope of an error."""
-    return error_message("c", "t", error, 0)
+    return make_error_message("c", "t", error, 0)
 
 
 def test_schema_goes_with_what_it_explains_alone() -> None:
     """Only an error of arguments carries the schema."""
-    assert "schema" not in error_message("c", "t", ExecutionError("x"), 0, schema=SCHEMA).text
+    assert "schema" not in make_error_message("c", "t", ExecutionError("x"), 0, schema=SCHEMA).text
     assert "schema" not in kinds_of(ValidationError("x")).text

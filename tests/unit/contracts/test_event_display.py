@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
-from sessiontree.contracts.values.short_values import SHOWN_CHARS, short_progress
+from sessiontree.contracts.values.short_values import SHOWN_CHARS, shorten_progress
 
 Shorten = Callable[[object, int], JsonValue]
 
@@ -57,7 +57,7 @@ def is_short(shorten: Shorten, progress: object, most: int) -> None:
 @given(ANYTHING, st.integers(0, 2_000))
 def test_whatever_is_reported_is_kept_short(progress: object, most: int) -> None:
     """Numbers of any size, bytes, objects and texts."""
-    is_short(short_progress, progress, most)
+    is_short(shorten_progress, progress, most)
 
 
 @given(
@@ -65,7 +65,7 @@ def test_whatever_is_reported_is_kept_short(progress: object, most: int) -> None
 )
 def test_what_is_little_stays_as_it_is(progress: Any) -> None:
     """And is a copy: what a tool does with its own list later changes nothing."""
-    kept = short_progress(progress)
+    kept = shorten_progress(progress)
     assert kept == progress
     assert not isinstance(kept, list) or kept is not progress
 
@@ -84,28 +84,28 @@ def test_a_lot_costs_no_more_than_what_is_kept() -> None:
         def __len__(self) -> int:
             return 10**7
 
-    kept = short_progress({"rows": Endless(), "text": "x" * 10**8})
+    kept = shorten_progress({"rows": Endless(), "text": "x" * 10**8})
     assert isinstance(kept, dict)
     rows = kept["rows"]
     assert isinstance(rows, list)
     assert looked <= SHOWN_CHARS
     assert rows[-1] == f"… {10**7 - len(rows) + 1} more"
     assert kept["…"] == "1 more"
-    assert len(str(short_progress("x" * 10**8))) <= SHOWN_CHARS
+    assert len(str(shorten_progress("x" * 10**8))) <= SHOWN_CHARS
 
 
 def test_what_holds_itself_ends() -> None:
     """Some fifty levels down."""
     circle: list[Any] = []
     circle.append(circle)
-    assert dump_json(short_progress(circle)).count("[") < 60
+    assert dump_json(shorten_progress(circle)).count("[") < 60
 
 
 @pytest.mark.parametrize(
     "planted",
     [
         lambda progress, most: progress,
-        lambda progress, most: short_progress(progress),
+        lambda progress, most: shorten_progress(progress),
         lambda progress, most: repr(progress),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.values.fast_init import quickly_made
+from sessiontree.contracts.values.fast_init import add_fast_init
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Plain:
     note: str | None = None
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Quick:
     """The same fields."""
@@ -34,7 +34,7 @@ class Quick:
     note: str | None = None
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class One:
     """One field."""
@@ -42,7 +42,7 @@ class One:
     values: tuple[int, ...]
 
 
-@quickly_made
+@add_fast_init
 @dataclass(frozen=True, slots=True)
 class Empty:
     """Without fields."""
@@ -129,5 +129,5 @@ def test_a_class_that_does_more_is_left_as_it_is() -> None:
 
     for cls in (Filled, Checked, Named, Open):
         own = cls.__init__
-        assert quickly_made(cls) is cls
+        assert add_fast_init(cls) is cls
         assert cls.__init__ is own

@@ -23,7 +23,7 @@ from sessiontree.contracts.facts.session_facts import (
 from sessiontree.contracts.facts.stimuli import Incoming
 from sessiontree.contracts.facts.tree_facts import Posted, PostsTaken, SessionEnded, UsageCharged
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.recorded.codec import from_wire, pack, pack_joined, parts_of, to_wire
+from sessiontree.contracts.recorded.codec import from_wire, list_parts, pack, pack_joined, to_wire
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.values.messages import (
     AssistantMessage,
@@ -71,7 +71,7 @@ def joined(facts: Sequence[Any]) -> list[Any]:
 
 def flat(facts: Sequence[Any]) -> list[Any]:
     """Return the single facts."""
-    return [part for fact in facts for part in parts_of(fact)]
+    return [part for fact in facts for part in list_parts(fact)]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from sessiontree.contracts.values.messages import (
     ToolResultMessage,
     Usage,
     UserMessage,
-    message_from_wire,
+    decode_message,
 )
 
 FromWire = Callable[[Mapping[str, Any]], Message]
@@ -150,7 +150,7 @@ RESULTS: list[dict[str, Any]] = [
 def test_the_specifications_reply_is_read_and_written_member_by_member() -> None:
     """Seed 000, section 2.1; usage and time stand for its "other fields"."""
     wire = {**CALL_REPLY, "usage": Usage(3, 5, 0.25, 1, 1).to_wire(), "timestamp": 7}
-    message = message_from_wire(wire)
+    message = decode_message(wire)
     assert message == AssistantMessage(
         (
             TextContent("I'll read that file for you."),
@@ -188,7 +188,7 @@ def test_reply_without_replay_is_written_as_by_earlier_releases() -> None:
     assert plain.to_wire().keys() == {"role", "content", "stopReason", "timestamp"}
     replay = ProviderForm(1, "openai", "openai", {"id": "rs_1", "encrypted": "x"})
     full = replace(plain, model="openai:big", stop_detail="filtered", replay=replay)
-    assert message_from_wire(full.to_wire()) == full
+    assert decode_message(full.to_wire()) == full
     assert full.to_wire()["replay"] == {
         "version": 1,
         "provider": "openai",
@@ -210,7 +210,7 @@ def test_replay_goes_to_its_own_system_alone() -> None:
 @pytest.mark.parametrize("wire", RESULTS)
 def test_the_specifications_results_are_read_and_written_member_by_member(wire: dict[str, Any]) -> None:
     """Seed 000, sections 3.1 to 3.3: result, error, image."""
-    message = message_from_wire(wire)
+    message = decode_message(wire)
     assert isinstance(message, ToolResultMessage)
     assert message.to_wire() == wire
     assert list(message.to_wire()) == list(wire)
@@ -220,7 +220,7 @@ def test_the_specifications_results_are_read_and_written_member_by_member(wire: 
 def test_the_error_text_of_the_specification_is_json_of_its_envelope() -> None:
     """Seed 000, section 8.1: compact, status first, as the result's one text block carries it."""
     envelope = {"status": "error", "tool": "exec", "error": "command required"}
-    assert message_from_wire(RESULTS[1]).text == dump_json(envelope)
+    assert decode_message(RESULTS[1]).text == dump_json(envelope)
 
 
 @pytest.mark.covers("I12")
@@ -290,7 +290,7 @@ def without_halves(message: Message) -> bool:
 @given(MESSAGES.filter(without_halves))
 def test_every_message_survives_the_wire(message: Message) -> None:
     """REL-P34: any script, lone surrogates, whole numbers beyond 2**53."""
-    survives_the_wire(message_from_wire, message)
+    survives_the_wire(decode_message, message)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_every_message_survives_the_wire(message: Message) -> None:
 )
 def test_hard_values_survive_the_wire(value: Any) -> None:
     """The ones that other encoders lose, by name."""
-    survives_the_wire(message_from_wire, ToolResultMessage("c", "t", (TextContent("x"),), value))
+    survives_the_wire(decode_message, ToolResultMessage("c", "t", (TextContent("x"),), value))
 
 
 @pytest.mark.slow
@@ -318,7 +318,7 @@ def test_a_reader_that_loses_whole_numbers_is_caught() -> None:
     """The property fails where numbers go through a float."""
 
     def lossy(wire: Mapping[str, Any]) -> Message:
-        return message_from_wire(json.loads(json.dumps(wire), parse_int=float))
+        return decode_message(json.loads(json.dumps(wire), parse_int=float))
 
     message = find(
         MESSAGES.filter(without_halves),
@@ -357,7 +357,7 @@ def test_a_number_that_is_none_does_not_reach_the_wire(number: float) -> None:
 def test_an_unknown_role_or_block_is_refused(wire: dict[str, Any]) -> None:
     """A reply holds text and calls; a user's words hold no calls."""
     with pytest.raises(ValueError, match=r"has the (role|type)"):
-        message_from_wire(wire)
+        decode_message(wire)
 
 
 def test_a_missing_member_is_refused() -> None:
@@ -365,13 +365,13 @@ def test_a_missing_member_is_refused() -> None:
     for member in RESULTS[0]:
         wire = {name: value for name, value in RESULTS[0].items() if name != member}
         with pytest.raises(KeyError):
-            message_from_wire(wire)
+            decode_message(wire)
 
 
 def test_a_users_message_names_its_origin_and_is_a_persons_where_it_does_not() -> None:
     """Children's results and notices come in the user role; messages of the specification do not say."""
     assert UserMessage((TextContent("a"), TextContent("b")), 1, "child").to_wire()["origin"] == "child"
-    message = message_from_wire({"role": "user", "content": [{"type": "text", "text": "a"}], "timestamp": 1})
+    message = decode_message({"role": "user", "content": [{"type": "text", "text": "a"}], "timestamp": 1})
     assert message == UserMessage((TextContent("a"),), 1, "user")
 
 
@@ -382,4 +382,4 @@ def test_a_result_without_content_gets_a_block_however_it_is_made() -> None:
     assert [block.to_json() for block in made.content] == ['{"type":"text","text":"(no content)"}']
     full = ToolResultMessage("c", "look", (TextContent("x"),))
     assert replace(full, content=()).content == made.content
-    assert message_from_wire({**full.to_wire(), "content": []}) == made
+    assert decode_message({**full.to_wire(), "content": []}) == made

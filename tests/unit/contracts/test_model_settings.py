@@ -10,7 +10,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree import ConfigError, ModelSettings
-from sessiontree.contracts.settings.model_settings import NO_SETTINGS, joined_settings
+from sessiontree.contracts.settings.model_settings import NO_SETTINGS, merge_settings
 from sessiontree.testing.strategies import model_settings
 
 Merge = Callable[..., ModelSettings]
@@ -30,11 +30,11 @@ def narrowest_counts(merge: Merge, given_: tuple[ModelSettings | None, ...]) -> 
 @given(THREE)
 def test_settings_merge_narrowest_wins(given_: tuple[ModelSettings | None, ...]) -> None:
     """Agent, session, message: each setting by itself."""
-    narrowest_counts(joined_settings, given_)
+    narrowest_counts(merge_settings, given_)
 
 
 def _widest_wins(*given_: ModelSettings | None) -> ModelSettings:
-    return joined_settings(*reversed(given_))
+    return merge_settings(*reversed(given_))
 
 
 def _whole_at_once(*given_: ModelSettings | None) -> ModelSettings:

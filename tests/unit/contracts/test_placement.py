@@ -42,16 +42,16 @@ CONDITIONS = st.tuples(st.booleans(), st.lists(NAMES, min_size=1, max_size=3), s
 def test_wrong_placement_is_named(wrong: dict[str, object], words: str) -> None:
     """Each wrong kind, member and value gives one error that says which and what to give."""
     with pytest.raises(ConfigError, match=words):
-        Placements.of_given(wrong)
+        Placements.from_given(wrong)
 
 
 def test_nothing_placed_is_no_placement() -> None:
     """An empty mapping means the same as none; kinds that are not named stay."""
-    assert Placements.of_given(None) is None
-    assert Placements.of_given({}) is None
-    placed = Placements.of_given({"worker": {}})
+    assert Placements.from_given(None) is None
+    assert Placements.from_given({}) is None
+    placed = Placements.from_given({"worker": {}})
     assert placed is not None
-    assert placed.by_kind() == {SessionKind.WORKER: Placement()}
+    assert placed.group_by_kind() == {SessionKind.WORKER: Placement()}
 
 
 Fits = Callable[[Placement, Mapping[str, str], Mapping[str, float]], bool]

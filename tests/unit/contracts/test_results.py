@@ -16,13 +16,13 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.results import (
     Artifact,
     SessionResult,
-    error_message,
     image_result,
     image_result_from_file,
     json_result,
+    make_error_message,
 )
-from sessiontree.contracts.reports.events import displayed
-from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, ImageLimits, image_mime_type
+from sessiontree.contracts.reports.events import encode_for_screen
+from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, ImageLimits, detect_image_type
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.workspace import WorkspaceReader
@@ -130,7 +130,7 @@ def test_file_that_is_no_image_or_too_large_is_refused(tmp_path: Path) -> None:
 )
 def test_type_is_read_from_the_first_bytes(head: bytes, mime_type: str | None) -> None:
     """Four formats, and nothing else."""
-    assert image_mime_type(head) == mime_type
+    assert detect_image_type(head) == mime_type
 
 
 @pytest.mark.covers("U8")
@@ -145,7 +145,7 @@ def test_screens_are_sent_what_fits_them(texts: list[str], data: bytes, failed: 
     image = ImageContent(b64encode(data).decode(), "image/png")
     blocks: tuple[TextContent | ImageContent, ...] = (*map(TextContent, texts), image)
     message = ToolResultMessage("c", "t", blocks, {"x": "y" * weight}, failed, 7)
-    wire = displayed(message)
+    wire = encode_for_screen(message)
     content = json.loads(json.dumps(wire["content"]))
     said = [block["text"] for block in content if block["type"] == "text"]
     assert sum(map(len, said)) <= 8_000
@@ -162,9 +162,12 @@ def test_screens_are_sent_what_fits_them(texts: list[str], data: bytes, failed: 
 @pytest.mark.covers("U8")
 def test_error_on_a_screen_is_the_reason_alone() -> None:
     """Of an envelope what it says, its first line."""
-    message = error_message("c", "t", ExecutionError("first line\nsecond"), 7)
-    assert displayed(message)["error"] == "first line"
-    assert displayed(ToolResultMessage("c", "t", (TextContent("{1: 2}"),), None, True))["error"] == "{1: 2}"
+    message = make_error_message("c", "t", ExecutionError("first line\nsecond"), 7)
+    assert encode_for_screen(message)["error"] == "first line"
+    assert (
+        encode_for_screen(ToolResultMessage("c", "t", (TextContent("{1: 2}"),), None, True))["error"]
+        == "{1: 2}"
+    )
 
 
 @pytest.mark.parametrize(

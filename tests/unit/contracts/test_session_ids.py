@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.values.session_ids import SessionIds, session_key
+from sessiontree.contracts.values.session_ids import SessionIds, compute_session_key
 
 MakeIds: TypeAlias = Callable[[str, str], SessionIds]
 
@@ -25,7 +25,7 @@ PLACES = st.lists(st.tuples(NONCES, SESSIONS, KEYS), min_size=2, max_size=6, uni
 
 def made(nonce: str, session: str) -> SessionIds:
     """Return what makes the ids of a session of a tree."""
-    return SessionIds(session, session_key(nonce, session))
+    return SessionIds(session, compute_session_key(nonce, session))
 
 
 def all_ids(ids: SessionIds, key: str) -> list[str]:
@@ -66,8 +66,8 @@ _COUNTER = count()
 
 PLANTED: dict[str, MakeIds] = {
     "no tree in it": lambda nonce, session: made("00" * 16, session),
-    "no session in it": lambda nonce, session: _OfTheTreeAlone(session, session_key(nonce, "main")),
-    "no purpose in it": lambda nonce, session: _OfOnePurpose(session, session_key(nonce, session)),
+    "no session in it": lambda nonce, session: _OfTheTreeAlone(session, compute_session_key(nonce, "main")),
+    "no purpose in it": lambda nonce, session: _OfOnePurpose(session, compute_session_key(nonce, session)),
     "chance in it": lambda nonce, session: made(f"{next(_COUNTER):032x}", session),
 }
 

@@ -28,7 +28,7 @@ from sessiontree import (
     ToolPolicy,
     WebSettings,
 )
-from sessiontree.contracts.settings.settings import StrictSettings, nearest_name, suggestion
+from sessiontree.contracts.settings.settings import StrictSettings, find_nearest_name, suggest_names
 from sessiontree.policy.settings import parse_policy
 
 TYPOS: list[tuple[type[StrictSettings], str, str]] = [
@@ -141,14 +141,14 @@ def test_settings_travel_and_are_kept() -> None:
 )
 def test_the_nearest_name(name: str, known: tuple[str, ...], near: str | None) -> None:
     """Alike in any case and with space around it; nothing is made up."""
-    assert nearest_name(name, known) == near
+    assert find_nearest_name(name, known) == near
 
 
 def test_where_nothing_is_near_the_names_are_listed() -> None:
     """Few of them all, many of them in part."""
-    assert suggestion("zzz", ("b", "a")) == "choose one of: a, b"
-    assert suggestion("zzz", ()) == "none is known"
-    assert suggestion("?", (f"name{number:02}" for number in range(99))).endswith(", name11, …")
+    assert suggest_names("zzz", ("b", "a")) == "choose one of: a, b"
+    assert suggest_names("zzz", ()) == "none is known"
+    assert suggest_names("?", (f"name{number:02}" for number in range(99))).endswith(", name11, …")
 
 
 SHOW_SIGNATURES = """

@@ -12,16 +12,16 @@ import pytest
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.tools import thread_calls
 from sessiontree.contracts.tools.context import CallSignals
-from sessiontree.contracts.tools.thread_calls import Stop, claim_in_thread, end_if, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, claim_in_thread, end_if, run_in_call_thread
 from sessiontree.testing.context import make_context
 
 
 async def test_result_and_error_come_back(tmp_path: Path) -> None:
     """What the work returns is returned, what it raises is raised, and it runs elsewhere."""
     ctx = make_context(tmp_path)
-    assert await in_call_thread(ctx, lambda stop: threading.get_ident()) != threading.get_ident()
+    assert await run_in_call_thread(ctx, lambda stop: threading.get_ident()) != threading.get_ident()
     with pytest.raises(ZeroDivisionError):
-        await in_call_thread(ctx, lambda stop: 1 // 0)
+        await run_in_call_thread(ctx, lambda stop: 1 // 0)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -39,7 +39,7 @@ async def test_cancelled_work_ends_before_the_cancellation_goes_on(tmp_path: Pat
         if fails:
             raise OSError("too late")
 
-    task = asyncio.create_task(in_call_thread(ctx, work))
+    task = asyncio.create_task(run_in_call_thread(ctx, work))
     await begun.wait()
     assert not ended.is_set()
     task.cancel()
@@ -94,11 +94,11 @@ async def test_work_is_stopped_by_flag_and_by_deadline(tmp_path: Path) -> None:
     """Both ways a call may be over reach the thread."""
     signals = CallSignals(time.monotonic() + 60)
     ctx = make_context(tmp_path, signals=signals)
-    assert not await in_call_thread(ctx, lambda stop: stop())
+    assert not await run_in_call_thread(ctx, lambda stop: stop())
     signals.cancelled = True
-    assert await in_call_thread(ctx, lambda stop: stop())
+    assert await run_in_call_thread(ctx, lambda stop: stop())
     late = make_context(tmp_path, signals=CallSignals(time.monotonic() - 1))
-    assert await in_call_thread(late, lambda stop: stop())
+    assert await run_in_call_thread(late, lambda stop: stop())
 
 
 def test_ending_is_an_error_the_model_may_read() -> None:

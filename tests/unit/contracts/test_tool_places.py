@@ -8,7 +8,7 @@ import pytest
 
 from sessiontree import ConfigError, PermissionTier, SessionKind, schema_tool, tool
 from sessiontree.contracts.tools.tool import Tool
-from sessiontree.policy.catalog import CATALOG, row_of
+from sessiontree.policy.catalog import CATALOG, build_row
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.policy.settings import PolicyConfig, ToolPolicy
 from sessiontree.policy.steps import Standing
@@ -37,7 +37,7 @@ def bare(word: str) -> str:
 @pytest.mark.covers("S1")
 def test_a_tool_says_where_it_belongs() -> None:
     """Its row has label, section and profiles; without them the name, ``user`` and none."""
-    rows = map(row_of, (define, count, bare))
+    rows = map(build_row, (define, count, bare))
     found = [(row.name, row.label, row.section, sorted(row.profiles)) for row in rows]
     assert found == [
         ("define", "Look up a word", "words", ["coding"]),
@@ -59,7 +59,7 @@ def test_a_tool_says_where_it_belongs() -> None:
 )
 def test_lists_and_profiles_heed_it(policy: ToolPolicy, kept: set[str]) -> None:
     """A group by section, a profile by what the tool says."""
-    own = tuple(map(row_of, (define, count, bare)))
+    own = tuple(map(build_row, (define, count, bare)))
     judged = CompiledPolicy((*CATALOG, *own), PolicyConfig(tools=policy)).decide(MAIN).kept
     assert judged & {"define", "count", "bare"} == kept
 

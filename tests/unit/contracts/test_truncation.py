@@ -8,10 +8,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.values.truncation import cut_line, cut_text, whole
-from sessiontree.schema.checker import MAX_VALUE_CHARS, json_excerpt
+from sessiontree.contracts.values.truncation import cut_line, cut_text, find_cut
+from sessiontree.schema.checker import MAX_VALUE_CHARS, shorten_json
 from sessiontree_tools.files.diff_text import MAX_LINE_CHARS
-from sessiontree_tools.files.edit import Replacement, unified_diff
+from sessiontree_tools.files.edit import Replacement, make_unified_diff
 
 Cut = Callable[[str, int], str]
 
@@ -123,7 +123,7 @@ def test_planted_cut_is_found(bug: Cut) -> None:
 def test_flags_are_cut_between_pairs() -> None:
     """Regional letters are paired from the beginning of their run, however long it is."""
     text = "🇺🇦" * 100
-    assert [whole(text, end) for end in (0, 1, 2, 3, 99, 100, 200)] == [0, 0, 2, 2, 98, 100, 200]
+    assert [find_cut(text, end) for end in (0, 1, 2, 3, 99, 100, 200)] == [0, 0, 2, 2, 98, 100, 200]
 
 
 def test_one_endless_grapheme_is_left_out_whole() -> None:
@@ -184,7 +184,7 @@ def line_cut_anywhere(text: str, limit: int) -> str:
 
 def line_and_mark(text: str, limit: int) -> str:
     """Bug: the mark is next to the limit."""
-    return text if len(text) <= limit else text[: whole(text, limit)] + "…"
+    return text if len(text) <= limit else text[: find_cut(text, limit)] + "…"
 
 
 @pytest.mark.covers("REL-P36")
@@ -207,9 +207,9 @@ def test_what_is_quoted_is_cut_between_characters_too(grapheme: str) -> None:
     """A value in an error, and a line of a difference, at every place a cut may fall in."""
     for before in range(len(grapheme) + 1):
         text = "x" * (MAX_VALUE_CHARS - 2 - before) + grapheme * 5 + "y" * MAX_VALUE_CHARS
-        assert json_excerpt(text).removesuffix("…").rstrip("x" + grapheme) == '"'
-        assert len(json_excerpt(text).strip('"x…')) % len(grapheme) == 0
+        assert shorten_json(text).removesuffix("…").rstrip("x" + grapheme) == '"'
+        assert len(shorten_json(text).strip('"x…')) % len(grapheme) == 0
         line = "x" * (MAX_LINE_CHARS - before) + grapheme * 5
-        changed = unified_diff("a", Replacement(f"{line}\n", 0, len(line), "z", tolerant=False))
+        changed = make_unified_diff("a", Replacement(f"{line}\n", 0, len(line), "z", tolerant=False))
         cut = changed.splitlines()[3].removeprefix("-").removesuffix("…")
         assert cut in {"x" * (MAX_LINE_CHARS - before) + grapheme * count for count in range(5)}

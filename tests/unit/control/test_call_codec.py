@@ -24,8 +24,8 @@ from sessiontree.control.call_codec import (
     SocketAnswer,
     answer_from_wire,
     answer_to_wire,
-    arguments_from_wire,
-    arguments_to_wire,
+    decode_arguments,
+    encode_arguments,
 )
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.transport.rpc import (
@@ -37,8 +37,8 @@ from sessiontree.runtime.transport.rpc import (
     RpcMethod,
     Without,
     Words,
-    method_of,
-    methods_of,
+    collect_methods,
+    get_method,
     rpc,
 )
 from sessiontree.runtime.transport.supervisor_api import (
@@ -100,7 +100,7 @@ def travels(answer: SocketAnswer, spoiled: Callable[[str], str] = str) -> Socket
 @pytest.mark.parametrize(("question", "values"), CASES.values(), ids=CASES)
 def test_answer_comes_back(question: Callable[..., Any], values: SearchStrategy[Any]) -> None:
     """Answers of any content arrive unchanged."""
-    method = method_of(question)
+    method = get_method(question)
 
     @settings(max_examples=30)
     @given(values)
@@ -115,7 +115,7 @@ def test_answer_that_loses_something_is_found(
     question: Callable[..., Any], values: SearchStrategy[Any]
 ) -> None:
     """The property fails where letters change on the way, for every kind of answer."""
-    method = method_of(question)
+    method = get_method(question)
 
     @settings(max_examples=60, database=None, derandomize=True, phases=[Phase.generate])
     @given(values)
@@ -134,14 +134,14 @@ def test_answer_that_is_no_tools_result_is_refused() -> None:
     """What comes back from a call is a tool's message, or an error."""
     wire = {"outcome": "ok", "message": UserMessage((), 0).to_wire()}
     with pytest.raises(TypeError, match="tool result"):
-        answer_from_wire(method_of(SupervisorApi.call), SocketAnswer(wire))
+        answer_from_wire(get_method(SupervisorApi.call), SocketAnswer(wire))
 
 
 def test_every_question_for_peers_can_travel() -> None:
     """Each method that peers may call has a codec; what is not declared for them needs none."""
-    for method in methods_of(SupervisorApi).values():
+    for method in collect_methods(SupervisorApi).values():
         if method.for_peers:
-            assert isinstance(arguments_to_wire(method, ()), dict)
+            assert isinstance(encode_arguments(method, ()), dict)
 
 
 NO = ApprovalAnswer(approve=False)
@@ -168,7 +168,7 @@ class Errands(Protocol):
         """Take an argument of every kind."""
 
 
-THING = method_of(Errands.thing)
+THING = get_method(Errands.thing)
 GIVEN: dict[str, Any] = {
     "text": "t",
     "words": "w",
@@ -215,48 +215,48 @@ WRONG: list[tuple[str, Any]] = [
 def test_wrong_argument_is_named(name: str, value: Any) -> None:
     """What is not as it must be, and what peers can't set, is refused with the argument's name."""
     with pytest.raises(ConfigError, match=rf"^'?{name}'? "):
-        arguments_from_wire(THING, {name: value}, "person")
+        decode_arguments(THING, {name: value}, "person")
 
 
 def test_arguments_arrive_as_they_were_given() -> None:
     """Every kind of argument arrives; the name of the peer is the socket's, and the rest has its default."""
-    wire = json.loads(dump_json(arguments_to_wire(THING, tuple(GIVEN.values()))))
-    assert arguments_from_wire(THING, wire, "person 7") == [*GIVEN.values(), "person 7", False]
-    assert arguments_from_wire(THING, {}, "person 7")[-2:] == ["person 7", False]
+    wire = json.loads(dump_json(encode_arguments(THING, tuple(GIVEN.values()))))
+    assert decode_arguments(THING, wire, "person 7") == [*GIVEN.values(), "person 7", False]
+    assert decode_arguments(THING, {}, "person 7")[-2:] == ["person 7", False]
 
 
 @pytest.mark.parametrize(
     ("method", "given_"),
     [
         (THING, (*GIVEN.values(), "nobody", True)),
-        (method_of(SupervisorApi.send), ("t", "main", "x", "follow_up", "m1", Sender("ada"))),
-        (method_of(SupervisorApi.decide), ("t", "r", ApprovalAnswer(approve=True, sender=Sender("ada")))),
+        (get_method(SupervisorApi.send), ("t", "main", "x", "follow_up", "m1", Sender("ada"))),
+        (get_method(SupervisorApi.decide), ("t", "r", ApprovalAnswer(approve=True, sender=Sender("ada")))),
     ],
 )
 def test_argument_of_the_program_is_not_sent(method: RpcMethod, given_: tuple[Any, ...]) -> None:
     """What only the creating program may set is refused by the sending side already, not left out."""
     with pytest.raises(ConfigError, match="can't be given from another process"):
-        arguments_to_wire(method, given_)
+        encode_arguments(method, given_)
 
 
 def test_missing_argument_is_named() -> None:
     """An argument without a default must be there."""
     with pytest.raises(ConfigError, match=r"^tree_id must be text"):
-        arguments_from_wire(method_of(SupervisorApi.pending), {}, "person")
+        decode_arguments(get_method(SupervisorApi.pending), {}, "person")
 
 
 def test_a_peer_says_where_a_person_answered_but_is_never_the_program() -> None:
     """Nothing said means the socket; the program's own surface, and any other word, is refused."""
     for method in (SupervisorApi.decide, SupervisorApi.answer_question):
-        rpc_method = method_of(method)
+        rpc_method = get_method(method)
         answer = (
             {"answer": {"approve": True}, "request_id": "r1"}
             if method is SupervisorApi.decide
             else {"reply": {"answers": []}, "question_id": "q1", "answer_id": "a1"}
         )
         wire: dict[str, Any] = {"tree_id": "t", **answer}
-        assert arguments_from_wire(rpc_method, wire, "ada")[-1] == "socket"
-        assert arguments_from_wire(rpc_method, {**wire, "surface": "browser"}, "ada")[-1] == "browser"
+        assert decode_arguments(rpc_method, wire, "ada")[-1] == "socket"
+        assert decode_arguments(rpc_method, {**wire, "surface": "browser"}, "ada")[-1] == "browser"
         for surface in ("program", "telepathy"):
             with pytest.raises(ConfigError, match="is not one of socket, terminal, notebook, browser"):
-                arguments_from_wire(rpc_method, {**wire, "surface": surface}, "ada")
+                decode_arguments(rpc_method, {**wire, "surface": surface}, "ada")

@@ -12,7 +12,7 @@ from sessiontree import ClientTool, PermissionTier, ScriptedModel, SessionTree, 
 from sessiontree.contracts.errors import AnswerTooLate, ValidationError
 from sessiontree.contracts.recorded.client_calls import ClientAnswer
 from sessiontree.contracts.recorded.results import Artifact, ToolResult
-from sessiontree.contracts.tools.client_tool import answer_of, failure_of
+from sessiontree.contracts.tools.client_tool import answer_failure, answer_of
 from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.control.client import ControlClient
 from tests.behaviour.fact_fixtures import results
@@ -53,7 +53,9 @@ async def test_a_call_is_answered_from_another_process(tmp_path: Path) -> None:
                 tree.tree_id, first.call_id, answer_of(first.call_id, {"n": 2}), "a3"
             )
         second = await anext(coming)
-        await client.supervisor.answer(tree.tree_id, second.call_id, failure_of(second.call_id, "no"), "a4")
+        await client.supervisor.answer(
+            tree.tree_id, second.call_id, answer_failure(second.call_id, "no"), "a4"
+        )
         await branch.result()
         assert [message.text for message in results(tree, "main/b1")] == [
             '{"n":1}',
@@ -75,4 +77,4 @@ def test_answers_cross_whole() -> None:
 def test_a_failure_says_why(word: object) -> None:
     """A failure without words helps no model."""
     with pytest.raises(ValidationError, match="say why"):
-        failure_of("c1", word)
+        answer_failure("c1", word)

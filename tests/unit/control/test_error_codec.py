@@ -19,7 +19,7 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.values.jsonable import dump_json
-from sessiontree.control.protocol import ERRORS, error_from_wire, error_to_wire
+from sessiontree.control.protocol import ERRORS, decode_error, encode_error
 from sessiontree.testing.strategies import json_values
 from tests.system.house.error_fixtures import sample_of
 
@@ -28,7 +28,7 @@ CLASSES = sorted(set(ERRORS.values()), key=lambda cls: cls.__name__)
 
 def crosses_whole(to_wire: Callable[[BaseException], dict[str, Any]], error: SessionTreeError) -> None:
     """Type, fields and text are the same after a journey as JSON text."""
-    arrived = error_from_wire(json.loads(dump_json(to_wire(error))))
+    arrived = decode_error(json.loads(dump_json(to_wire(error))))
     assert type(arrived) is type(error)
     assert arrived.args == error.args
     assert list(map(type, arrived.args)) == list(map(type, error.args))
@@ -38,7 +38,7 @@ def crosses_whole(to_wire: Callable[[BaseException], dict[str, Any]], error: Ses
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_error_crosses_whole(cls: type[SessionTreeError]) -> None:
     """Errors are raised again as what they were, field by field."""
-    crosses_whole(error_to_wire, sample_of(cls))
+    crosses_whole(encode_error, sample_of(cls))
 
 
 def _as_text(error: BaseException) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Private(ConfigError):
 )
 def test_what_is_unknown_or_has_no_json_form_travels_as_its_words(error: BaseException) -> None:
     """An error that cannot be made again is a plain one that says what it was."""
-    arrived = error_from_wire(json.loads(dump_json(error_to_wire(error))))
+    arrived = decode_error(json.loads(dump_json(encode_error(error))))
     assert type(arrived) is SessionTreeError
     assert type(error).__name__ in str(arrived)
 
@@ -82,7 +82,7 @@ WIRES = st.one_of(
 @given(WIRES)
 def test_any_words_make_a_typed_error_and_nothing_else(wire: Any) -> None:
     """Whatever the other end says is its error, an error of this library comes of it and can be shown."""
-    error = error_from_wire(wire)
+    error = decode_error(wire)
     assert isinstance(error, SessionTreeError)
     assert type(error) in CLASSES
     assert isinstance(str(error), str)
@@ -91,6 +91,6 @@ def test_any_words_make_a_typed_error_and_nothing_else(wire: Any) -> None:
 def test_a_tier_is_a_tier_again() -> None:
     """A field that is no plain value is made again."""
     denied = PermissionDenied(PermissionTier.ELEVATED, "no")
-    arrived = error_from_wire(json.loads(dump_json(error_to_wire(denied))))
+    arrived = decode_error(json.loads(dump_json(encode_error(denied))))
     assert isinstance(arrived, PermissionDenied)
     assert arrived.tier is PermissionTier.ELEVATED

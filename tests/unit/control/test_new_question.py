@@ -11,14 +11,14 @@ from typing import Protocol
 
 import pytest
 
-from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
 from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
 from sessiontree.control.client import ControlClient
 from sessiontree.control.server import ControlServer
 from sessiontree.runtime.supervisor.supervisor_server import SupervisorServer
 from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
-from sessiontree.runtime.transport.rpc import Count, finished, method_of, proxy_of, rpc
+from sessiontree.runtime.transport.rpc import Count, finished, get_method, make_proxy, rpc
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from tests.unit.runtime.test_supervisor_access import KEY
 from tests.unit.runtime.test_supervisor_access import opened as opened_server
@@ -77,7 +77,7 @@ class Actor:
         return asyncio.ensure_future(self._answer(key, name, given, turn))
 
     async def _answer(self, key: str, name: str, given: bytes, turn: tuple[str, int] | None) -> bytes:
-        return packed(await self._server.ask(key, name, opened(given), turn))
+        return dump_value(await self._server.ask(key, name, load_value(given), turn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class Ports:
         """Return the interface through each of them."""
         return {
             "in this process": self.service,
-            "ray": proxy_of(WiderApi, self.ray),
-            "control socket": proxy_of(WiderApi, self.peer),
+            "ray": make_proxy(WiderApi, self.ray),
+            "control socket": make_proxy(WiderApi, self.peer),
         }
 
 
@@ -132,7 +132,7 @@ async def test_question_is_not_for_peers_unless_it_says_so(tmp_path: Path) -> No
             await proxies["control socket"].key()
         forged = SupervisorClient(each.ray.actor, "guess", lambda: True)
         with pytest.raises(PermissionDenied):
-            await forged.ask(method_of(WiderApi.key), ())
+            await forged.ask(get_method(WiderApi.key), ())
 
 
 NAMES = ["undeclared", "release", "create", "_texts", "__init__", "__class__", "open", "close", "nothing"]
@@ -156,8 +156,8 @@ async def test_planted_port_that_serves_every_method_is_found(tmp_path: Path) ->
         place = tmp_path / "planted"
         place.mkdir()
         control = ControlServer(each.service, place)
-        control._methods = {**control._methods, "key": method_of(WiderApi.key)}
+        control._methods = {**control._methods, "key": get_method(WiderApi.key)}
         control.start()
         async with await ControlClient.connect(place) as peer:
-            assert await peer.ask(method_of(WiderApi.key), ()) == "secret"
+            assert await peer.ask(get_method(WiderApi.key), ()) == "secret"
         await control.close()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sessiontree import SessionTree
-from sessiontree.control.peer import Peer, PeerConfinement, confinement_of, peer_of, refusal_of
+from sessiontree.control.peer import Peer, PeerConfinement, explain_refusal, identify_peer, read_confinement
 from sessiontree.control.protocol import PROTOCOL
 
 FREE = PeerConfinement(0, no_new_rights=False)
@@ -66,7 +66,7 @@ def test_who_is_an_owner(
     peer: Peer, own: PeerConfinement | None, theirs: PeerConfinement | None, reason: str | None
 ) -> None:
     """A runtime of user 1000 lets in that user and root; no process confined like its Workers' hosts."""
-    refused = refusal_of(peer, 1000, own, theirs)
+    refused = explain_refusal(peer, 1000, own, theirs)
     if reason is None:
         assert refused is None
     else:
@@ -77,16 +77,16 @@ def test_a_peer_is_as_the_system_says() -> None:
     """Process and user come from the kernel, not from what a peer says."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        assert peer_of(ours) == Peer(os.getpid(), os.geteuid())
+        assert identify_peer(ours) == Peer(os.getpid(), os.geteuid())
     assert str(Peer(7, 0)) == "person (uid 0, pid 7)"
 
 
 def test_the_confinement_of_nobody_is_not_known() -> None:
     """Processes that can't be seen have none."""
-    assert confinement_of() == confinement_of(os.getpid())
-    assert confinement_of() is not None
-    assert confinement_of(0) is None
-    assert confinement_of(2**22 + 1) is None
+    assert read_confinement() == read_confinement(os.getpid())
+    assert read_confinement() is not None
+    assert read_confinement(0) is None
+    assert read_confinement(2**22 + 1) is None
 
 
 async def connect_control_socket(state_dir: Path, how: str) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ async def test_another_user_is_no_owner(tree: SessionTree) -> None:
     """File modes keep others out; where somebody loosened them, the peer's user does."""
     if os.geteuid() != 0:
         # only root can become somebody else; so the runtime is, here
-        assert refusal_of(Peer(os.getpid(), os.geteuid()), os.geteuid() + 1, FREE, FREE) is not None
+        assert explain_refusal(Peer(os.getpid(), os.geteuid()), os.geteuid() + 1, FREE, FREE) is not None
         return
     tree.state_dir.chmod(0o755)
     assert await connect_control_socket(tree.state_dir, "somebody else") == []

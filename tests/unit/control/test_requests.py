@@ -16,10 +16,10 @@ from sessiontree.control.protocol import (
     MAX_PART_CHARS,
     SocketRequest,
     Withdrawal,
-    error_line,
-    line_of,
-    lines_of,
-    said_in,
+    encode_answer,
+    encode_error_line,
+    encode_line,
+    parse_line,
 )
 from sessiontree.testing.strategies import json_objects, json_values, texts
 
@@ -39,7 +39,7 @@ LINES = st.one_of(
 def test_any_line_is_understood_or_refused(line: bytes) -> None:
     """Nothing but a ValueError comes of garbage, and what is understood is sound."""
     try:
-        said = said_in(line)
+        said = parse_line(line)
     except ValueError:
         return
     assert isinstance(said, SocketRequest | Withdrawal)
@@ -50,16 +50,16 @@ def test_any_line_is_understood_or_refused(line: bytes) -> None:
 @given(st.integers(0, 2**53), texts, json_objects)
 def test_a_request_is_what_was_said(number: int, ask: str, given_: dict[str, Any]) -> None:
     """Id, question and arguments come through, whatever they hold."""
-    line = line_of({"id": number, "ask": ask, "given": given_})
+    line = encode_line({"id": number, "ask": ask, "given": given_})
     assert line.endswith(b"\n")
-    assert said_in(line[:-1]) == SocketRequest(number, ask, given_)
-    assert said_in(line_of({"withdraw": number})[:-1]) == Withdrawal(number)
+    assert parse_line(line[:-1]) == SocketRequest(number, ask, given_)
+    assert parse_line(encode_line({"withdraw": number})[:-1]) == Withdrawal(number)
 
 
 def test_a_long_answer_travels_in_parts_that_fit() -> None:
     """No line of an answer is much longer than a part; together the parts are the answer."""
     items = [f"{number}:" + "x" * 1000 for number in range(2000)]
-    lines = list(lines_of(7, SocketAnswer(value={"all": True}, items=items)))
+    lines = list(encode_answer(7, SocketAnswer(value={"all": True}, items=items)))
     assert len(lines) > 4
     assert max(map(len, lines)) < MAX_PART_CHARS + 3000
     wires = [json.loads(line) for line in lines]
@@ -70,12 +70,12 @@ def test_a_long_answer_travels_in_parts_that_fit() -> None:
 def test_an_answer_that_fits_no_line_is_refused() -> None:
     """One item beyond a line's bound is an error, not a line nobody can take."""
     with pytest.raises(SessionTreeError, match="read the journal"):
-        list(lines_of(1, SocketAnswer(items=["x" * (MAX_LINE_BYTES + 1)])))
+        list(encode_answer(1, SocketAnswer(items=["x" * (MAX_LINE_BYTES + 1)])))
 
 
 def test_an_error_without_a_question_is_the_last_word() -> None:
     """It travels without an id."""
-    assert json.loads(error_line(None, ConfigError("no"))) == {
+    assert json.loads(encode_error_line(None, ConfigError("no"))) == {
         "id": None,
         "error": {"type": "ConfigError", "fields": ["no"]},
     }

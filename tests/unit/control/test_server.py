@@ -16,7 +16,7 @@ import pytest
 from sessiontree import SessionTree
 from sessiontree.contracts.errors import JournalError, SessionTreeError
 from sessiontree.control.client import ControlClient
-from sessiontree.control.protocol import MAX_LINE_BYTES, PROTOCOL, connect_control_socket, line_of
+from sessiontree.control.protocol import MAX_LINE_BYTES, PROTOCOL, connect_control_socket, encode_line
 from sessiontree.control.server import MAX_AT_ONCE, MAX_BUFFER_BYTES, ControlServer
 from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
 from tests.unit.control.tree_program import errands
@@ -47,7 +47,7 @@ class Line:
 
     async def ask(self, number: int, ask: str, **given: Any) -> dict[str, Any]:
         """Ask, and return the first line of the answer."""
-        self.say(line_of({"id": number, "ask": ask, "given": given}))
+        self.say(encode_line({"id": number, "ask": ask, "given": given}))
         return await self.hear()
 
 
@@ -119,7 +119,7 @@ async def test_a_line_without_end_is_given_up(tree: SessionTree) -> None:
 async def test_a_line_of_full_length_is_heard(tree: SessionTree) -> None:
     """The bound itself still fits."""
     async with line_to(tree.state_dir) as line:
-        words = line_of({"id": 1, "ask": "open_trees", "given": {}})[:-1]
+        words = encode_line({"id": 1, "ask": "open_trees", "given": {}})[:-1]
         line.say(words + b" " * (MAX_LINE_BYTES - len(words)) + b"\n")
         assert await line.hear() == {"id": 1, "items": [tree.tree_id]}
 
@@ -153,14 +153,14 @@ async def test_too_many_questions_at_once_are_refused_one_by_one(tree: SessionTr
     async with line_to(tree.state_dir) as line:
         for number in range(MAX_AT_ONCE):
             line.say(
-                line_of(
+                encode_line(
                     {"id": number, "ask": "result", "given": {"tree_id": tree.tree_id, "session": "main"}}
                 )
             )
         said = await line.ask(1000, "open_trees")
         assert (said["id"], "already waiting for answers" in said["error"]["fields"][0]) == (1000, True)
-        line.say(line_of({"withdraw": 3}))
-        line.say(line_of({"withdraw": 777}))
+        line.say(encode_line({"withdraw": 3}))
+        line.say(encode_line({"withdraw": 777}))
         while "error" in (said := await line.ask(1001, "open_trees")):
             pass
         assert said == {"id": 1001, "items": [tree.tree_id]}
@@ -169,7 +169,9 @@ async def test_too_many_questions_at_once_are_refused_one_by_one(tree: SessionTr
 async def test_an_id_that_is_under_way_is_no_new_question(tree: SessionTree) -> None:
     """Two questions of one id can't be distinguished."""
     async with line_to(tree.state_dir) as line:
-        line.say(line_of({"id": 1, "ask": "result", "given": {"tree_id": tree.tree_id, "session": "main"}}))
+        line.say(
+            encode_line({"id": 1, "ask": "result", "given": {"tree_id": tree.tree_id, "session": "main"}})
+        )
         said = await line.ask(1, "open_trees")
         assert "request 1 is not answered yet" in said["error"]["fields"][0]
         assert await line.hear() == {}
@@ -192,7 +194,7 @@ async def test_a_peer_that_does_not_listen_is_hung_up_on(tree: SessionTree, impa
         for number in range(30):
             given = {"tree_id": tree.tree_id, "session": "main"}
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
-                found.sendall(line_of({"id": number, "ask": "record_of", "given": given}))
+                found.sendall(encode_line({"id": number, "ask": "record_of", "given": given}))
         async with await ControlClient.connect(impatient) as other:
             assert await other.supervisor.open_trees() == [tree.tree_id]
             assert await tree.main.send("x") == "heard: x"
@@ -247,7 +249,7 @@ async def test_close_does_not_wait_for_who_does_not_listen(tmp_path: Path, state
         with found:
             hold_little(found)
             given = {"tree_id": tree.tree_id, "session": "main"}
-            found.sendall(line_of({"id": 1, "ask": "record_of", "given": given}))
+            found.sendall(encode_line({"id": 1, "ask": "record_of", "given": given}))
             async with asyncio.timeout(MAX_S):
                 await tree.close()
     assert not (state_dir / "control").exists()

@@ -15,7 +15,7 @@ from PIL import Image, ImageCms
 from PIL.PngImagePlugin import PngInfo
 
 from sessiontree.contracts.settings.settings import MAX_SOURCE_PIXELS
-from sessiontree.dispatch.image_worker import UPRIGHT, Fit, Refused, fitted
+from sessiontree.dispatch.image_worker import UPRIGHT, Fit, Refused, fit_image
 from tests.unit.dispatch.image_fixtures import (
     SECRET,
     corners,
@@ -30,7 +30,7 @@ from tests.unit.dispatch.image_fixtures import (
 
 Fitting = Callable[..., Fit]
 
-fit_small = partial(fitted, max_width=1200, max_height=1200, max_bytes=2**20, max_pixels=MAX_SOURCE_PIXELS)
+fit_small = partial(fit_image, max_width=1200, max_height=1200, max_bytes=2**20, max_pixels=MAX_SOURCE_PIXELS)
 MODES = {
     "PNG": ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"],
     "JPEG": ["L", "RGB", "CMYK"],
@@ -75,30 +75,30 @@ def image_fits(fit: Fitting) -> None:
 
 def unshrunk(data: bytes, **limits: int) -> Fit:
     """Bug: no side is too long."""
-    return fitted(data, **{**limits, "max_width": 8192, "max_height": 8192})
+    return fit_image(data, **{**limits, "max_width": 8192, "max_height": 8192})
 
 
 def heavy(data: bytes, **limits: int) -> Fit:
     """Bug: bytes don't count."""
-    return fitted(data, **{**limits, "max_bytes": 10**9})
+    return fit_image(data, **{**limits, "max_bytes": 10**9})
 
 
 def squeezed(data: bytes, **limits: int) -> Fit:
     """Bug: out of proportion."""
-    found = fitted(data, **limits)
+    found = fit_image(data, **limits)
     small = opened(found.data).resize((found.width, max(1, found.height // 2)))
     return replace(found, data=saved(small, str(small.format or "PNG")), height=small.height)
 
 
 def misnamed(data: bytes, **limits: int) -> Fit:
     """Bug: everything is said to be PNG."""
-    return replace(fitted(data, **limits), mime_type="image/png")
+    return replace(fit_image(data, **limits), mime_type="image/png")
 
 
 @pytest.mark.covers("I30", "I16")
 def test_every_image_fits() -> None:
     """All formats and modes, any size and limits."""
-    image_fits(fitted)
+    image_fits(fit_image)
 
 
 @pytest.mark.parametrize("bug", [unshrunk, heavy, squeezed, misnamed])
@@ -173,7 +173,7 @@ def test_image_stands_upright(turned: int) -> None:
         lying = lying.transpose(UPRIGHT[back])
     exif = Image.Exif()
     exif[0x0112] = turned
-    found = fitted(
+    found = fit_image(
         saved(lying, "PNG", exif=exif), max_width=20, max_height=200, max_bytes=2**20, max_pixels=10**6
     )
     shown = opened(found.data).convert("RGB")
@@ -208,7 +208,7 @@ def test_what_shows_through_stays_so() -> None:
     kept = fit_small(saved(image, "PNG"))
     assert kept.mime_type == "image/png"
     assert opened(kept.data).getpixel((35, 20)) == (0, 0, 0, 0)
-    flat = fitted(saved(image, "PNG"), max_width=40, max_height=40, max_bytes=1_000, max_pixels=10**6)
+    flat = fit_image(saved(image, "PNG"), max_width=40, max_height=40, max_bytes=1_000, max_pixels=10**6)
     assert flat.mime_type == "image/jpeg"
     right = opened(flat.data).convert("L").crop((flat.width - 3, 2, flat.width, 5))
     assert right.getextrema()[0] > 200  # type: ignore[operator] # grey has one band
@@ -264,4 +264,4 @@ def test_header_decides_before_the_pixels_do(form: str) -> None:
 def test_limit_nothing_fits_is_told() -> None:
     """Fewer bytes than any image has: an end, not a loop."""
     with pytest.raises(Refused, match="can't be reduced to 10 bytes"):
-        fitted(saved(corners(), "PNG"), max_width=50, max_height=50, max_bytes=10, max_pixels=10**6)
+        fit_image(saved(corners(), "PNG"), max_width=50, max_height=50, max_bytes=10, max_pixels=10**6)

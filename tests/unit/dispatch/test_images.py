@@ -116,7 +116,7 @@ import base64, json, resource, sys
 from sessiontree.contracts.settings.settings import ImageLimits
 from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.contracts.errors import ImageRefused
-from sessiontree.dispatch.images import cleaned
+from sessiontree.dispatch.images import clean_image
 data = base64.b64encode(sys.stdin.buffer.read()).decode()
 try:
     cleaned(ImageContent(data, ""), ImageLimits(), "it", 60, lambda: False)

@@ -16,7 +16,7 @@ from sessiontree.contracts.recorded.results import Artifact, ToolResult
 from sessiontree.contracts.settings.settings import MAX_IMAGES
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
-from sessiontree.dispatch.results import MAX_DETAILS_WEIGHT, result_message
+from sessiontree.dispatch.results import MAX_DETAILS_WEIGHT, make_result_message
 
 Finalize = Callable[..., ToolResultMessage]
 
@@ -58,12 +58,12 @@ def message_is_bounded(finalize: Finalize) -> None:
 
 def uncut(call_id: str, tool: str, result: ToolResult, at_ms: int, *, max_chars: int) -> ToolResultMessage:
     """Bug: the limit is not asked for."""
-    return result_message(call_id, tool, result, at_ms, max_chars=10**9)
+    return make_result_message(call_id, tool, result, at_ms, max_chars=10**9)
 
 
 def roomless(call_id: str, tool: str, result: ToolResult, at_ms: int, *, max_chars: int) -> ToolResultMessage:
     """Bug: no room is kept for what is said about images."""
-    message = result_message(
+    message = make_result_message(
         call_id,
         tool,
         ToolResult(result.output, result.display, details=result.details),
@@ -79,14 +79,14 @@ def disordered(
     call_id: str, tool: str, result: ToolResult, at_ms: int, *, max_chars: int
 ) -> ToolResultMessage:
     """Bug: images come first."""
-    message = result_message(call_id, tool, result, at_ms, max_chars=max_chars)
+    message = make_result_message(call_id, tool, result, at_ms, max_chars=max_chars)
     return ToolResultMessage(call_id, tool, message.content[::-1], message.details, timestamp=at_ms)
 
 
 @pytest.mark.slow
 def test_every_message_is_bounded() -> None:
     """I29 and I40: at least one block, never more than the limit."""
-    message_is_bounded(result_message)
+    message_is_bounded(make_result_message)
 
 
 @pytest.mark.short(1)
@@ -110,7 +110,7 @@ def test_planted_message_is_found(bug: Finalize) -> None:
 def test_more_than_a_result_may_hold_is_an_error(result: ToolResult, words: str) -> None:
     """Images and artifacts are counted, artifacts weighed."""
     with pytest.raises(ExecutionError, match=words):
-        result_message("c", "t", result, 7, max_chars=1000)
+        make_result_message("c", "t", result, 7, max_chars=1000)
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def test_more_than_a_result_may_hold_is_an_error(result: ToolResult, words: str)
 )
 def test_details_that_weigh_too_much_are_left_out(details: Any) -> None:
     """The result stays as it is, and says that they were left out."""
-    message = result_message("c", "t", ToolResult("x", details=details), 7, max_chars=1000)
+    message = make_result_message("c", "t", ToolResult("x", details=details), 7, max_chars=1000)
     assert message.text == "x"
     assert isinstance(message.details, dict)
     assert message.details["details"] == {
@@ -140,7 +140,7 @@ def test_details_that_weigh_too_much_are_left_out(details: Any) -> None:
 def test_details_up_to_the_limit_are_kept() -> None:
     """One character below."""
     details: JsonValue = {"x": "y" * (MAX_DETAILS_WEIGHT - 2)}
-    message = result_message("c", "t", ToolResult("x", details=details), 7, max_chars=1000)
+    message = make_result_message("c", "t", ToolResult("x", details=details), 7, max_chars=1000)
     assert isinstance(message.details, dict)
     assert message.details["details"] == details
     assert len(dump_json(message.details)) < MAX_DETAILS_WEIGHT + 100
@@ -152,7 +152,7 @@ def test_a_giant_text_costs_no_more_than_its_head() -> None:
     tracemalloc.start()
     began = time.thread_time()
     try:
-        message = result_message("c", "t", ToolResult(text, details=text), 7, max_chars=40_000)
+        message = make_result_message("c", "t", ToolResult(text, details=text), 7, max_chars=40_000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

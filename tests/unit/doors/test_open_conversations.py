@@ -52,7 +52,7 @@ async def test_a_tree_stays_open_while_its_turn_goes_on(
     assert await answers.get(), "somebody looked whether it may be closed"
     assert await held.find(principal, begun.conversation_id) is begun
     may_answer.set()
-    heard = await begun.log.until_ended(turn.turn_id)
+    heard = await begun.log.wait_until_ended(turn.turn_id)
     assert heard is not None
     assert heard.ended is not None
     assert heard.ended.text == "heard go"
@@ -85,5 +85,5 @@ async def test_a_closed_conversation_is_forgotten(tmp_path: Path) -> None:
     gc.collect()
     assert known() is None
     found = await DoorExchanges(held).find(principal, turn_id)
-    assert found.log.fold.texts_of(await found.find(turn_id)) == ["fine"]
+    assert found.log.fold.list_texts(await found.find(turn_id)) == ["fine"]
     await held.close()

@@ -8,9 +8,9 @@ from typing import Any
 from sessiontree.journal.export import load_export
 from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 from sessiontree.tree.state.evolve import evolve as evolve_tree
-from sessiontree.tree.state.state import initial_tree
+from sessiontree.tree.state.state import make_initial_tree
 from tests.unit.tree.tree_state_oracle import snapshot
 
 
@@ -18,7 +18,7 @@ def summary_of(lines: Iterable[str]) -> dict[str, Any]:
     """Replay an export and return the tree's state and every session's transcript and ledgers."""
     export = load_export(lines)
     assert export.complete, export.reason
-    tree = initial_tree()
+    tree = make_initial_tree()
     sessions: dict[str, SessionState] = {}
     kinds: set[str] = set()
     for record in export.records:
@@ -28,7 +28,7 @@ def summary_of(lines: Iterable[str]) -> dict[str, Any]:
             state = sessions.get(record.session)
             if state is None:
                 spec = tree.sessions[record.session].spec
-                state = sessions[record.session] = initial(spec, tree.limits)
+                state = sessions[record.session] = make_initial_state(spec, tree.limits)
             evolve_session(state, fact)
         else:
             evolve_tree(tree, fact)

@@ -12,7 +12,7 @@ import pytest
 
 from sessiontree import FunctionModel, SessionStatus, SessionTree
 from sessiontree.contracts.facts.session_facts import CallIntended, CallResolved
-from sessiontree.contracts.recorded.codec import current_versions
+from sessiontree.contracts.recorded.codec import list_current_versions
 from sessiontree.contracts.values.jsonable import digest_of, dump_json
 from sessiontree.journal.export import load_export
 from sessiontree.journal.record import Packed
@@ -42,7 +42,7 @@ def test_this_release_has_a_golden_journal() -> None:
 def test_golden_journal_holds_most_kinds_of_fact() -> None:
     """The scenario is worth replaying: it leaves facts of at least forty kinds, all known here."""
     kinds = set(json.loads(GOLDEN.with_suffix(".json").read_text())["kinds"])
-    assert kinds <= set(current_versions())
+    assert kinds <= set(list_current_versions())
     assert len(kinds) >= 40, sorted(kinds)
 
 

@@ -46,21 +46,21 @@ class Planned(Hook):
         self.plan, self.seen, self.priority = plan, seen, plan.priority
         self.on_error: OnError = "block" if plan.guards else "run"
 
-    def _decided(self, text: str) -> BlockCall | None:
+    def _on_decided(self, text: str) -> BlockCall | None:
         self.seen.append(f"{self.name}: {text}")
         if self.plan.mark == FAILS:
             raise ValueError(text)
         return BlockCall(self.plan.mark[1:]) if self.plan.mark.startswith("!") else None
 
     async def message_sending(self, words: HookText, ctx: HookContext) -> HookText | BlockCall:
-        return self._decided(words.text) or replace(words, text=words.text + self.plan.mark)
+        return self._on_decided(words.text) or replace(words, text=words.text + self.plan.mark)
 
     async def message_received(self, words: HookText, ctx: HookContext) -> HookText:
-        self._decided(words.text)
+        self._on_decided(words.text)
         return replace(words, text=words.text + self.plan.mark)
 
     async def subagent_spawning(self, spawning: Spawning, ctx: HookContext) -> BlockCall | Rewrite:
-        decided = self._decided(f"{spawning.task}/{spawning.label}")
+        decided = self._on_decided(f"{spawning.task}/{spawning.label}")
         label = f"L{self.plan.mark}" if self.plan.rewords_label else None
         return decided or Rewrite(spawning.task + self.plan.mark, label)
 
@@ -129,14 +129,14 @@ def agree(chain_of: Callable[[list[Hook]], HookChain]) -> None:
 
         async def all_three() -> None:
             words = HookText("t", "model")
-            for pass_by, may_block in ((chain.words.sending, True), (chain.words.received, False)):
+            for pass_by, may_block in ((chain.words.screen_outgoing, True), (chain.words.received, False)):
                 kept = await pass_by(words, CONTEXT)
                 got = (None if kept.block is not None else kept.text, seen[:], [f.hook for f in kept.faults])
                 assert got == said(plans, may_block=may_block)
                 assert kept.block is None or "withheld" in kept.text
                 seen.clear()
             asked = Spawning(SessionKind.WORKER, "t", "l", None, "model")
-            ruling = await chain.sessions.spawning(asked, CONTEXT)
+            ruling = await chain.sessions.screen_spawn(asked, CONTEXT)
             task = None if ruling.block is not None else (ruling.task, ruling.label)
             assert (task, seen, [fault.hook for fault in ruling.faults]) == spawned(plans)
 
@@ -179,10 +179,10 @@ class Forgetful(WordHooks):
         super().__init__(ordered)
         self._each = [WordHooks([hook]) for hook in ordered]
 
-    async def sending(self, words: HookText, ctx: HookContext) -> Screened:
+    async def screen_outgoing(self, words: HookText, ctx: HookContext) -> Screened:
         kept = Screened(words.text, None, ())
         for alone in self._each:
-            kept = await alone.sending(words, ctx)
+            kept = await alone.screen_outgoing(words, ctx)
             if kept.block is not None:
                 break
         return kept

@@ -18,8 +18,8 @@ from sessiontree.contracts.tools.hooks import (
     KeptResult,
     Spawning,
     StartedSession,
+    can_handle,
     check_hook,
-    takes,
 )
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.dispatch.hook_chain import HookChain
@@ -63,14 +63,14 @@ def test_hosts_are_given_hooks_they_have_to_do_with(point: HookPoint) -> None:
     """One that only reads the journal leaves a tree's hosts as they are without hooks."""
     hook = hook_at(point)
     check_hook(hook)
-    assert [each for each in POINTS if takes(hook, each)] == [point]
+    assert [each for each in POINTS if can_handle(hook, each)] == [point]
     assert (HookChain.for_hosts([hook]) is None) is (point in TOLD_POINTS)
     assert HookChain([hook]).sessions.looks is (point in TOLD_POINTS)
 
 
 def test_a_redactor_stands_wherever_words_are_kept() -> None:
     """Results, messages both ways, and spawns; what is only looked at is clean by then."""
-    stands = {point for point in POINTS if takes(Redact(), point)}
+    stands = {point for point in POINTS if can_handle(Redact(), point)}
     assert stands == {
         "tool_result_persist",
         "message_received",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import ConfigError, ExecutionError, TrimResults
-from sessiontree.contracts.recorded.results import error_message
+from sessiontree.contracts.recorded.results import make_error_message
 from sessiontree.contracts.tools.hooks import KeptResult
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent, TextContent
@@ -44,7 +44,7 @@ def test_texts_and_details_are_cut_and_images_stay(text: str, most: int) -> None
 
 def test_an_envelope_stays_one() -> None:
     """Of an error the words are cut, not the JSON around them; what is no JSON is cut as it is."""
-    message = error_message("1", "t", ExecutionError("x" * 5_000), 0)
+    message = make_error_message("1", "t", ExecutionError("x" * 5_000), 0)
     trimmed = TrimResults(300).tool_result_persist(kept(message.text, is_error=True))
     block = trimmed.content[0]
     assert isinstance(block, TextContent)

@@ -15,7 +15,7 @@ from threading import Lock
 import pytest
 
 from sessiontree.contracts.errors import JournalError, JournalLocked, JournalUnwritable, TreeNotFound
-from sessiontree.journal.claim import JournalClaim, journal_dirs, journal_holding, state_dir_of_journal
+from sessiontree.journal.claim import JournalClaim, list_journal_dirs, locate_journal, state_dir_of_journal
 from sessiontree.journal.journal import Journal
 
 CLAIM = """
@@ -138,7 +138,7 @@ def test_two_programs_never_hold_one_journal(tmp_path: Path) -> None:
 
 async def test_trees_are_found_in_any_journal(tmp_path: Path) -> None:
     """In number order; a damaged journal hides no other."""
-    assert journal_dirs(tmp_path) == ()
+    assert list_journal_dirs(tmp_path) == ()
     places = [tmp_path, tmp_path / "journals" / "2", tmp_path / "journals" / "10"]
     for number, place in enumerate(places):
         journal = Journal.open(place)
@@ -146,15 +146,15 @@ async def test_trees_are_found_in_any_journal(tmp_path: Path) -> None:
         await journal.create_tree(f"t{number}", {"purpose": "x"})
         await journal.close()
     (tmp_path / "journals" / "notes").mkdir()
-    assert journal_dirs(tmp_path) == tuple(places)
-    assert journal_dirs(places[2]) == (places[2],)
+    assert list_journal_dirs(tmp_path) == tuple(places)
+    assert list_journal_dirs(places[2]) == (places[2],)
     for number, place in enumerate(places):
-        assert journal_holding(tmp_path, f"t{number}") == place
+        assert locate_journal(tmp_path, f"t{number}") == place
     with pytest.raises(TreeNotFound, match="no tree 'tx'"):
-        journal_holding(tmp_path, "tx")
+        locate_journal(tmp_path, "tx")
     (places[1] / "journal.db").write_bytes(os.urandom(4096))
-    assert journal_holding(tmp_path, "t2") == places[2]
+    assert locate_journal(tmp_path, "t2") == places[2]
     for place in places:
         (place / "journal.db").write_bytes(b"x" * 4096)
     with pytest.raises(JournalError):
-        journal_holding(tmp_path, "t0")
+        locate_journal(tmp_path, "t0")

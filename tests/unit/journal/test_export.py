@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
-from sessiontree.journal.export import Export, Manifest, load_export, private_file
+from sessiontree.journal.export import Export, Manifest, load_export, open_private_file
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 
@@ -171,11 +171,11 @@ def test_private_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "tree.ndjson"
     path.write_text("earlier")
     path.chmod(0o644)
-    with pytest.raises(RuntimeError), private_file(path) as file:
+    with pytest.raises(RuntimeError), open_private_file(path) as file:
         file.write(b"half")
         raise RuntimeError
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("tree.ndjson", "earlier")]
-    with private_file(path) as file:
+    with open_private_file(path) as file:
         file.write(b"whole")
         assert path.read_text() == "earlier"
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("tree.ndjson", "whole")]
@@ -196,7 +196,7 @@ def test_private_file_replaces_no_pipe_and_no_directory(tmp_path: Path, kind: st
     before = [(each.name, each.lstat().st_ino) for each in tmp_path.iterdir()]
     with (
         pytest.raises(FileExistsError, match=r"not a regular file, .* or - for the output"),
-        private_file(path),
+        open_private_file(path),
     ):
         pytest.fail("it was opened")
     assert [(each.name, each.lstat().st_ino) for each in tmp_path.iterdir()] == before
@@ -207,7 +207,7 @@ def test_private_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "tree.ndjson"
     with (
         pytest.raises(FileNotFoundError, match="name a file in a directory that exists") as caught,
-        private_file(path),
+        open_private_file(path),
     ):
         pytest.fail("it was opened")
     assert caught.value.filename == str(path)
@@ -217,7 +217,7 @@ def test_private_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_private_file_at_a_loop_of_links_is_refused(tmp_path: Path) -> None:
     """The link is named, and stays."""
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(OSError, match="name another file") as caught, private_file(tmp_path / "loop"):
+    with pytest.raises(OSError, match="name another file") as caught, open_private_file(tmp_path / "loop"):
         pytest.fail("it was opened")
     assert caught.value.errno == errno.ELOOP
     assert (tmp_path / "loop").is_symlink()
@@ -226,7 +226,7 @@ def test_private_file_at_a_loop_of_links_is_refused(tmp_path: Path) -> None:
 def test_private_file_goes_where_a_link_leads(tmp_path: Path) -> None:
     """The link stays one."""
     (tmp_path / "link").symlink_to("target")
-    with private_file(tmp_path / "link") as file:
+    with open_private_file(tmp_path / "link") as file:
         file.write(b"whole")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_text() == "whole"

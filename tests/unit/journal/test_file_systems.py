@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.journal.file_systems import LOCAL, NETWORK, file_system_of, network_fault
+from sessiontree.journal.file_systems import LOCAL, NETWORK, detect_file_system, find_network_fault
 
 MOUNTS = """\
 /dev/vda / ext4 rw 0 0
@@ -31,13 +31,13 @@ host:/x /mnt/ssh fuse.sshfs rw 0 0
 )
 def test_the_nearest_mount_counts(path: str, kind: str) -> None:
     """A directory is on the file system that is mounted nearest above it."""
-    assert file_system_of(Path(path), MOUNTS) == kind
-    assert bool(network_fault(Path(path), MOUNTS)) == (kind in NETWORK)
+    assert detect_file_system(Path(path), MOUNTS) == kind
+    assert bool(find_network_fault(Path(path), MOUNTS)) == (kind in NETWORK)
 
 
 def test_the_reason_and_the_way_out_are_said() -> None:
     """Which file system, why not there, and what to give instead."""
-    said = network_fault(Path("/srv/me/state"), MOUNTS)
+    said = find_network_fault(Path("/srv/me/state"), MOUNTS)
     assert "(nfs4)" in said
     assert "write-ahead log" in said
     assert "--state-dir" in said
@@ -45,6 +45,6 @@ def test_the_reason_and_the_way_out_are_said() -> None:
 
 def test_this_machine_has_disks_of_its_own(tmp_path: Path) -> None:
     """A temporary directory is on one, also where it does not exist yet."""
-    assert file_system_of(tmp_path / "none" / "below") in LOCAL
-    assert network_fault(tmp_path) == ""
+    assert detect_file_system(tmp_path / "none" / "below") in LOCAL
+    assert find_network_fault(tmp_path) == ""
     assert not LOCAL & NETWORK

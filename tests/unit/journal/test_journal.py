@@ -55,7 +55,7 @@ async def test_facts_beyond_four_megabytes_span_segments(
         assert last_seq == records[-1].seq == 150
         assert journal.verify("tree").ok
         assert journal.read_session("tree", "main") == records[75:]
-        rows = journal._reading()._rows.all("SELECT count(*), max(length(body)) FROM segments")
+        rows = journal._require_reader()._rows.all("SELECT count(*), max(length(body)) FROM segments")
         assert rows[0][0] == 3
         assert rows[0][1] < 5 * 1024 * 1024
 

@@ -32,7 +32,7 @@ def answered(asked: Elicitation, *answers: QuestionAnswer) -> Elicitation:
     """Return it with answers that passed the check of every surface, and went through the journal."""
     questions = QuestionsAsked(questions=tuple(asked.questions())).questions
     taken = check_answers("q", questions, answers)
-    return Elicitation.of_state(asked.to_state()).take(taken)
+    return Elicitation.from_state(asked.to_state()).take(taken)
 
 
 def text(said: str) -> QuestionAnswer:
@@ -152,4 +152,4 @@ def test_every_form_becomes_questions_that_can_be_asked(members: dict[str, Any],
     request_["params"]["message"] = message
     asked = begun(request_)
     QuestionsAsked(questions=tuple(asked.questions()))
-    assert Elicitation.of_state(asked.to_state()) == asked
+    assert Elicitation.from_state(asked.to_state()) == asked

@@ -14,7 +14,7 @@ import pytest
 from sessiontree import ConfigError, ExecutionError, Timeout
 from sessiontree.contracts.handles.mcp import ServerCall
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.mcp.pins import tools_of_listing
+from sessiontree.mcp.pins import pin_listed_tools
 from sessiontree.mcp.server_pool import ServerPool
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.server_tools import GivenServer
@@ -51,7 +51,7 @@ async def test_garbage_is_passed_over_and_large_things_are_bounded() -> None:
     """Lines that are no messages change nothing; a large schema is refused by name, a long text is cut."""
     process = ServerProcess("garbage")
     found = await start_server(hostile("garbage"), process)
-    tools, refused = tools_of_listing(found.tools)
+    tools, refused = pin_listed_tools(found.tools)
     assert (list(tools), list(refused)) == (["one"], ["huge"])
     assert (await process.call(CALL, 20))["reply"]["text"] == "late"
     await process.close()
@@ -90,7 +90,7 @@ async def test_ten_thousand_tools_are_refused() -> None:
     process = ServerProcess("many")
     found = await start_server(hostile("many"), process)
     with pytest.raises(ConfigError, match="more than 1,000 tools"):
-        tools_of_listing(found.tools)
+        pin_listed_tools(found.tools)
     await process.close()
 
 
@@ -109,13 +109,13 @@ async def test_a_kill_leaves_no_process_and_the_pool_starts_again(killed: str) -
     """SIGKILL of either process ends the other one; the next call has new ones."""
     pool, reached = ServerPool(), hostile("garbage")
     process = ServerProcess("garbage")
-    tools, _ = tools_of_listing((await start_server(reached, process)).tools)
+    tools, _ = pin_listed_tools((await start_server(reached, process)).tools)
     await process.close()
-    pool.tree_opened("t", (GivenServer(reached, {"one": (tools["one"], PermissionTier.READ_ONLY)}),))
+    pool.on_tree_opened("t", (GivenServer(reached, {"one": (tools["one"], PermissionTier.READ_ONLY)}),))
     call = ServerCall("garbage", "one", {}, "k", 30)
     assert (await pool.call("t", SessionKind.WORKER, call)).text == "late"
     (before,) = pool.pids()
-    server = next(iter(pool.server_pids()))
+    server = next(iter(pool.list_server_pids()))
     os.kill(before if killed == "connection" else server, signal.SIGKILL)
     await gone(before)
     await gone(server)

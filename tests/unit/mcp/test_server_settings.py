@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree import ConfigError, Configuration
-from sessiontree.mcp.pins import identity_of
+from sessiontree.mcp.pins import compute_identity
 from sessiontree.mcp.settings import McpServer, reach, read_server_file
 
 
@@ -71,6 +71,6 @@ def test_values_of_variables_are_put_in_when_the_server_starts(monkeypatch: pyte
     assert reached.env["TOKEN"] == "pre-hunter2"
     assert "MCP_TEST_TOKEN" not in reached.env
     assert "hunter2" not in repr(reached)
-    assert identity_of(server) == identity_of(McpServer(command="x", env={"TOKEN": "other"}))
+    assert compute_identity(server) == compute_identity(McpServer(command="x", env={"TOKEN": "other"}))
     for other in ({"env": {"OTHER": "1"}}, {"args": ("y",), "env": {"TOKEN": "1"}}):
-        assert identity_of(server) != identity_of(McpServer(command="x", **other))
+        assert compute_identity(server) != compute_identity(McpServer(command="x", **other))

@@ -18,7 +18,7 @@ from sessiontree.contracts.values.memory import (
     NewRecord,
     Selection,
 )
-from sessiontree.journal.export import private_file
+from sessiontree.journal.export import open_private_file
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.import_export import Imported, import_export, write_export
 from sessiontree.memory.store import LanceMemoryStore
@@ -39,7 +39,7 @@ async def look(
     """Return all that a store holds, and what the owner and each session find in it."""
     records = [record async for part in store.parts() for record in part.records]
     found = [await store.search(query, scope) for query in QUERIES for scope in (None, *SCOPES)]
-    return records, store.finished_trees(), found
+    return records, store.list_finished_trees(), found
 
 
 async def fill(store: LanceMemoryStore) -> None:
@@ -64,8 +64,8 @@ async def fill(store: LanceMemoryStore) -> None:
 async def export(store: LanceMemoryStore, path: Path) -> None:
     """Export a store into a file."""
     batches = (part.records async for part in store.parts(at_once=100))
-    with private_file(path) as out:
-        await write_export(batches, store.finished_trees(), out, embedder="hashing-384-v1", at_ms=1)
+    with open_private_file(path) as out:
+        await write_export(batches, store.list_finished_trees(), out, embedder="hashing-384-v1", at_ms=1)
 
 
 @pytest.mark.covers("A42")

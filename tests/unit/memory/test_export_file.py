@@ -23,8 +23,8 @@ from sessiontree.memory.import_export import (
     Line,
     Step,
     check_export,
+    flatten_record,
     import_export,
-    members_of,
     write_export,
 )
 from sessiontree.memory.tables import FinishedTree
@@ -194,7 +194,7 @@ def sealed(*lines: object, manifest: object = None, **end: object) -> bytes:
 
 def record_line(**changed: object) -> dict[str, object]:
     """Return the line of a record, with some of its members changed."""
-    return {"record": {**members_of(RECORD), **changed}}
+    return {"record": {**flatten_record(RECORD), **changed}}
 
 
 @pytest.mark.parametrize(
@@ -214,9 +214,9 @@ async def test_what_is_no_export_is_refused(data: bytes) -> None:
         5,
         {},
         {"record": 5},
-        {"record": members_of(RECORD), "more": 1},
+        {"record": flatten_record(RECORD), "more": 1},
         {"record": {"id": RECORD.id}},
-        {"decision": members_of(RECORD)},
+        {"decision": flatten_record(RECORD)},
         {"finished": {"tree_id": "t1"}},
         record_line(extra=1),
         record_line(id="../../etc"),

@@ -15,7 +15,12 @@ import pytest
 
 from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.values.memory import MemoryQuery, MemoryScope, NewRecord, Selection
-from sessiontree.memory.failures import read_error, typed_reads, typed_searches, typed_writes
+from sessiontree.memory.failures import (
+    convert_read_errors,
+    convert_search_errors,
+    convert_write_errors,
+    read_error,
+)
 from sessiontree.memory.place import DurableFolder
 from sessiontree.memory.store import LanceMemoryStore
 from tests.system.house.error_fixtures import has_cause
@@ -279,7 +284,8 @@ def test_address_that_can_not_be_reached_is_not_called_damaged(place: str, is_da
 
 
 @pytest.mark.parametrize(
-    ("typed", "cause"), [(typed_reads, "other"), (typed_searches, "other"), (typed_writes, "unwritable")]
+    ("typed", "cause"),
+    [(convert_read_errors, "other"), (convert_search_errors, "other"), (convert_write_errors, "unwritable")],
 )
 def test_a_panic_of_lancedb_is_a_failure_of_memory(
     typed: Callable[[str], AbstractContextManager[None]], cause: str

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope
 from sessiontree.memory.mirror import Mirror
-from sessiontree.memory.search import filtered
+from sessiontree.memory.search import filter_ranking
 
 ROWS = 3_000
 
@@ -53,7 +53,7 @@ def check_sifted(mirror: Mirror, ranking: Fixed, allowed: int, most: int, *, lea
         order[::-1][:allowed] if least_first else np.random.default_rng(allowed).permutation(order)[:allowed]
     )
     mask &= np.isin(np.arange(ROWS), shown)
-    found = asyncio.run(filtered(mirror, mask, most, ranking))
+    found = asyncio.run(filter_ranking(mirror, mask, most, ranking))
     assert found.tolist() == [position for position in order.tolist() if mask[position]][:most]
     assert len(ranking.asked) <= 2
 
@@ -90,6 +90,6 @@ def test_planted_short_ranking_is_found(mirror: Mirror) -> None:
 def test_ranking_is_asked_for_little(mirror: Mirror) -> None:
     """Where most may be seen, for not much more than is wanted."""
     ranking = Fixed(np.arange(ROWS) * 2)
-    asyncio.run(filtered(mirror, mirror.alive().copy(), 40, ranking))
+    asyncio.run(filter_ranking(mirror, mirror.alive().copy(), 40, ranking))
     assert len(ranking.asked) == 1
     assert ranking.asked[0] < 120

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.memory.mirror import Matrix, best
+from sessiontree.memory.mirror import Matrix, select_best
 
 
 @pytest.mark.slow
@@ -38,7 +38,7 @@ def test_best_are_sorted_and_ties_keep_their_order(
     """The same as sorting all candidates, however many scores are equal."""
     candidates = data.draw(st.lists(st.sampled_from(range(len(values))), unique=True).map(sorted))
     expected = sorted(candidates, key=lambda place: (-values[place], place))[:most]
-    found = best(np.array(values, np.float32), np.array(candidates, np.intp), most)
+    found = select_best(np.array(values, np.float32), np.array(candidates, np.intp), most)
     assert found.tolist() == expected
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.values.memory import MemoryQuery, MemoryScope, NewRecord
-from sessiontree.memory.failures import typed_reads, typed_searches
+from sessiontree.memory.failures import convert_read_errors, convert_search_errors
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.store import LanceMemoryStore
 
@@ -86,13 +86,13 @@ async def by_words(store: LanceMemoryStore, text: str) -> list[str]:
     """Return the texts of what the half by words finds."""
     await store._cache.number()
     mirror = store._cache.mirror
-    numbers = await store._cache.table.matching(text, 100, None)
-    return [record.text for record in await store._cache.records(mirror, mirror.positions_of(numbers))]
+    numbers = await store._cache.table.find_matching(text, 100, None)
+    return [record.text for record in await store._cache.records(mirror, mirror.find_positions(numbers))]
 
 
 async def by_syntax(store: LanceMemoryStore, text: str) -> list[str]:
     """Planted: hands the text over as a query in LanceDB's own language."""
-    with typed_reads("memory"):
+    with convert_read_errors("memory"):
         found = await store._cache.table._table.query().nearest_to_text(text).to_arrow()
     return list(found["text"].to_pylist())
 
@@ -143,7 +143,7 @@ def test_planted_syntax_is_found(opened: Opened) -> None:
 )
 def test_a_refused_query_is_not_damage(fault: Exception, *, is_damage: bool) -> None:
     """What is invalid may be the question; a file that is gone or cut never is."""
-    with pytest.raises(MemoryFailed) as caught, typed_searches("/var/memory"):
+    with pytest.raises(MemoryFailed) as caught, convert_search_errors("/var/memory"):
         raise fault
     assert (caught.value.cause == "corrupt") == is_damage
     assert ("restore it" in caught.value.reason) == is_damage

@@ -16,7 +16,7 @@ from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.values.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.place import StoreLock
-from sessiontree.memory.reindex import Reindexed, open_as_stored, reindex, stored_embedder
+from sessiontree.memory.reindex import Reindexed, open_as_stored, read_stored_embedder, reindex
 from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.memory.tables import Vectors
 from tests.system.house.error_fixtures import has_cause
@@ -79,7 +79,7 @@ async def test_the_same_records_lie_under_the_new_embedder(tmp_path: Path) -> No
         await LanceMemoryStore.open(str(tmp_path), HashingEmbedder())
     async with await LanceMemoryStore.open(str(tmp_path), LengthEmbedder()) as store:
         assert await everything(store) == before
-        assert [tree.tree_id for tree in store.finished_trees()] == ["t1"]
+        assert [tree.tree_id for tree in store.list_finished_trees()] == ["t1"]
         async for part in store.parts(vectors=True):
             texts = [record.text for record in part.records]
             np.testing.assert_array_equal(part.vectors, LengthEmbedder().embed(texts))
@@ -158,7 +158,7 @@ async def test_an_empty_store_changes_hands_too(tmp_path: Path) -> None:
 async def test_where_nothing_is_nothing_is_made(tmp_path: Path) -> None:
     """A wrong place is reported, and no store appears there."""
     missing = tmp_path / "missing"
-    assert await stored_embedder(str(missing)) is None
+    assert await read_stored_embedder(str(missing)) is None
     with pytest.raises(MemoryFailed, match="the store does not exist; check the place"):
         await reindex(str(missing), LengthEmbedder())
     assert not files_of(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.memory.search import fused
+from sessiontree.memory.search import fuse_rankings
 
 Fuse = Callable[[Sequence[Sequence[int]]], dict[int, float]]
 rankings = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=20), min_size=1, max_size=3)
@@ -29,21 +29,23 @@ def check_scores(fuse: Fuse, given_rankings: list[list[int]]) -> None:
 @given(rankings)
 def test_scores_are_those_of_the_definition(given_rankings: list[list[int]]) -> None:
     """Reciprocal rank fusion, k = 60, over the best there can be."""
-    check_scores(fused, given_rankings)
+    check_scores(fuse_rankings, given_rankings)
 
 
 @given(st.lists(st.lists(st.integers(1, 30), unique=True, max_size=9), min_size=1, max_size=3))
 def test_first_everywhere_is_one_and_first(tails: list[list[int]]) -> None:
     """An item that leads every ranking has score 1.0 exactly."""
-    found = fused([[0, *tail] for tail in tails])
+    found = fuse_rankings([[0, *tail] for tail in tails])
     assert next(iter(found.items())) == (0, 1.0)
 
 
 @given(rankings, st.permutations(range(31)))
 def test_names_do_not_matter(given_rankings: list[list[int]], names: list[int]) -> None:
     """Renaming the items renames the result, order of equals included."""
-    renamed = fused([[names[item] for item in ranking] for ranking in given_rankings])
-    assert list(renamed.items()) == [(names[item], score) for item, score in fused(given_rankings).items()]
+    renamed = fuse_rankings([[names[item] for item in ranking] for ranking in given_rankings])
+    assert list(renamed.items()) == [
+        (names[item], score) for item, score in fuse_rankings(given_rankings).items()
+    ]
 
 
 @given(rankings, st.data())
@@ -53,9 +55,9 @@ def test_a_better_place_is_never_a_worse_score(given_rankings: list[list[int]], 
     if len(ranking) < 2:
         return
     place = data.draw(st.integers(1, len(ranking) - 1))
-    before = fused(given_rankings)[ranking[place]]
+    before = fuse_rankings(given_rankings)[ranking[place]]
     moved = [ranking[place], *ranking[:place], *ranking[place + 1 :]]
-    after = fused([moved if other is ranking else other for other in given_rankings])
+    after = fuse_rankings([moved if other is ranking else other for other in given_rankings])
     assert after[ranking[place]] > before
 
 
@@ -70,7 +72,7 @@ def counted_from_zero(given_rankings: Sequence[Sequence[int]]) -> dict[int, floa
 
 def scaled_by_its_own_best(given_rankings: Sequence[Sequence[int]]) -> dict[int, float]:
     """Planted: the best score found becomes 1, however poor it is."""
-    found = fused(given_rankings)
+    found = fuse_rankings(given_rankings)
     top = max(found.values(), default=1)
     return {item: score / top for item, score in found.items()}
 

@@ -27,8 +27,8 @@ from sessiontree.contracts.values.memory import (
     Source,
 )
 from sessiontree.memory.hashing_embedder import HashingEmbedder
-from sessiontree.memory.mirror import visible
-from sessiontree.memory.search import filtered
+from sessiontree.memory.mirror import select_visible
+from sessiontree.memory.search import filter_ranking
 from sessiontree.memory.store import LanceMemoryStore
 from tests.example_fixtures import examples
 from tests.system.house.error_fixtures import has_cause
@@ -147,7 +147,7 @@ class Model:
         kept = [record async for part in store.parts() for record in part.records]
         assert {record.id: record for record in kept} == self.records
         assert len(store) == len(self.records)
-        unfinished = await store.unfinished_trees()
+        unfinished = await store.list_unfinished_trees()
         assert unfinished == {each.scope.tree_id for each in self.records.values()} - self.finished
         for tree in TREES:
             scope = MemoryScope(tree, "main/b1", "a1", "/w")
@@ -229,8 +229,8 @@ async def ranked(store: LanceMemoryStore, scope: MemoryScope) -> list[int]:
     """Return the lengths, in filler words, of what the full-text half finds, best first."""
     await store._cache.number()
     mirror = store._cache.mirror
-    mask = visible(mirror, scope, ())
-    positions = await filtered(mirror, mask, 40, partial(store._cache.table.matching, "fox"))
+    mask = select_visible(mirror, scope, ())
+    positions = await filter_ranking(mirror, mask, 40, partial(store._cache.table.find_matching, "fox"))
     return [record.text.count("filler") - 1 for record in await store._cache.records(mirror, positions)]
 
 

@@ -41,14 +41,14 @@ async def test_many_commits_are_tidied_at_once() -> None:
     broom = Broom()
     upkeep = Upkeep(broom, "place")
     for _ in range(MANY_COMMITS - 1):
-        upkeep.wrote()
+        upkeep.count_commits()
     await asyncio.sleep(0)
     assert broom.begun == 0
     broom.free.clear()
-    upkeep.wrote()
+    upkeep.count_commits()
     await broom.swept.wait()
     for _ in range(3 * MANY_COMMITS):
-        upkeep.wrote()
+        upkeep.count_commits()
     broom.free.set()
     broom.swept.clear()
     async with asyncio.timeout(60):
@@ -62,9 +62,9 @@ async def test_few_commits_wait_for_rest() -> None:
     broom = Broom()
     upkeep = Upkeep(broom, "place")
     for _ in range(FEW_COMMITS - 1):
-        upkeep.wrote()
+        upkeep.count_commits()
     assert upkeep._timer is None
-    upkeep.wrote()
+    upkeep.count_commits()
     assert broom.begun == 0
     async with asyncio.timeout(60):
         await broom.swept.wait()
@@ -94,7 +94,7 @@ async def test_closed_means_still() -> None:
     upkeep = Upkeep(broom, "place")
     broom.free.clear()
     for _ in range(MANY_COMMITS):
-        upkeep.wrote()
+        upkeep.count_commits()
     await broom.swept.wait()
     closing = asyncio.ensure_future(upkeep.close())
     await asyncio.sleep(0)
@@ -102,7 +102,7 @@ async def test_closed_means_still() -> None:
     broom.free.set()
     await closing
     for _ in range(3 * MANY_COMMITS):
-        upkeep.wrote()
+        upkeep.count_commits()
     await upkeep.now()
     assert broom.begun == 1
 
@@ -115,8 +115,8 @@ async def test_store_stays_tidy_by_itself(tmp_path: Path) -> None:
         for n in range(MANY_COMMITS + 30):
             await store.store([NewRecord(f"record {n}")], scope, str(n))
         await store.tidy()
-        assert await store._cache.table.fragments() < MANY_COMMITS
+        assert await store._cache.table.count_fragments() < MANY_COMMITS
         await store.tidy()
-        assert await store._cache.table.fragments() < FEW_COMMITS
+        assert await store._cache.table.count_fragments() < FEW_COMMITS
         assert store.upkeep_failure is None
         assert len(store) == MANY_COMMITS + 30

@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.values.memory import RECORD_TYPES, MemoryRecord, MemoryScope, Source
-from sessiontree.memory.mirror import Mask, Mirror, at_path, of_tree, of_types, overlapping, visible
-from sessiontree.memory.tables import MIRROR_COLUMNS, ROW_ID, schema_of, to_table
+from sessiontree.memory.mirror import (
+    Mask,
+    Mirror,
+    select_overlapping,
+    select_path,
+    select_tree,
+    select_types,
+    select_visible,
+)
+from sessiontree.memory.tables import MIRROR_COLUMNS, ROW_ID, build_schema, to_table
 from tests.unit.memory.record_strategies import PATHS, TREES, ToyEmbedder, may_see, scopes, stored_records
 
 See = Callable[[Mirror, MemoryScope | None, Collection[str]], Mask]
@@ -46,7 +54,7 @@ def test_scope_is_the_rule(
     own = st.sampled_from([record.scope for record in records]) if records else scopes
     scope = data.draw(st.one_of(st.none(), scopes, own, own))
     dead = data.draw(st.sets(st.sampled_from(range(len(records))))) if records else set()
-    check_visible(visible, records, scope, finished, dead)
+    check_visible(select_visible, records, scope, finished, dead)
 
 
 @pytest.mark.slow
@@ -58,13 +66,14 @@ def test_scope_is_the_rule(
 def test_filters_are_what_they_say(records: list[MemoryRecord], types: frozenset[str], path: str) -> None:
     """Types, a path and what is below it, and a tree."""
     mirror, rows = mirror_of(records), len(records)
-    assert of_types(mirror, types, rows).tolist() == [not types or record.type in types for record in records]  # type: ignore[arg-type]
+    chosen = select_types(mirror, types, rows)  # type: ignore[arg-type]
+    assert chosen.tolist() == [not types or record.type in types for record in records]
     below = [
         record.source is not None and f"{Source.of(record.source).path}/".startswith(f"{path.rstrip('/')}/")
         for record in records
     ]
-    assert at_path(mirror, path, rows).tolist() == below
-    assert of_tree(mirror, "t1", rows).tolist() == [record.scope.tree_id == "t1" for record in records]
+    assert select_path(mirror, path, rows).tolist() == below
+    assert select_tree(mirror, "t1", rows).tolist() == [record.scope.tree_id == "t1" for record in records]
 
 
 @pytest.mark.slow
@@ -73,7 +82,7 @@ def test_lines_overlap_as_sources_do(
     records: list[MemoryRecord], first: int | None, last: int | None
 ) -> None:
     """A range of lines meets a source as :meth:`Source.overlaps` says; no bound is no bound."""
-    found = overlapping(mirror_of(records), first, last, len(records)).tolist()
+    found = select_overlapping(mirror_of(records), first, last, len(records)).tolist()
     for record, overlaps in zip(records, found, strict=True):
         source = Source("x") if record.source is None else Source.of(record.source)
         assert overlaps == source.overlaps(first or 1, last or 10**6)
@@ -86,7 +95,9 @@ def test_mirror_is_the_same_written_and_read(
 ) -> None:
     """Rows taken from the table make the records that were written, found by number as by id."""
     numbers = sorted(numbers[: len(records)])
-    table = to_table(records, ToyEmbedder().embed([record.text for record in records]), schema_of("toy", 16))
+    table = to_table(
+        records, ToyEmbedder().embed([record.text for record in records]), build_schema("toy", 16)
+    )
     read, written = Mirror(16), mirror_of(records)
     read.load(table.select(list(MIRROR_COLUMNS)).append_column(ROW_ID, pa.array(numbers, pa.uint64())))
     written.number([record.id for record in records][::-1], np.array(numbers[::-1], np.int64))
@@ -95,13 +106,13 @@ def test_mirror_is_the_same_written_and_read(
         assert not mirror.unnumbered
         asked = np.arange(start, start + 25)
         expected = [numbers.index(number) if number in numbers else -1 for number in asked.tolist()]
-        assert mirror.positions_of(asked).tolist() == expected
-        assert mirror.living_trees() == {record.scope.tree_id for record in records}
+        assert mirror.find_positions(asked).tolist() == expected
+        assert mirror.list_living_trees() == {record.scope.tree_id for record in records}
 
 
 def with_siblings(mirror: Mirror, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
     """Planted: a path is taken for a mere beginning of a text."""
-    mask = visible(mirror, scope, finished)
+    mask = select_visible(mirror, scope, finished)
     if scope is not None:
         for row in range(mirror.rows):
             own = mirror.trees.at(row) == scope.tree_id
@@ -111,7 +122,7 @@ def with_siblings(mirror: Mirror, scope: MemoryScope | None, finished: Collectio
 
 def with_other_agents(mirror: Mirror, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
     """Planted: what finished is everybody's."""
-    mask = visible(mirror, scope, finished)
+    mask = select_visible(mirror, scope, finished)
     for row in range(mirror.rows):
         mask[row] |= mirror.trees.at(row) in finished
     return mask

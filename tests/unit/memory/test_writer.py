@@ -12,7 +12,7 @@ import pytest
 from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope
 from sessiontree.memory.mirror import TableCache
-from sessiontree.memory.tables import RecordTable, connect, schema_of
+from sessiontree.memory.tables import RecordTable, build_schema, connect
 from sessiontree.memory.writer import StoreWriter
 from tests.system.house.error_fixtures import has_cause
 from tests.unit.memory.record_strategies import ToyEmbedder
@@ -43,7 +43,7 @@ class Deceiving(RecordTable):
 @pytest.fixture
 async def cache(tmp_path: Path) -> TableCache:
     """An empty cache over a table that deceives."""
-    table = await Deceiving.create(await connect(str(tmp_path)), str(tmp_path), schema_of("toy-16", 16))
+    table = await Deceiving.create(await connect(str(tmp_path)), str(tmp_path), build_schema("toy-16", 16))
     return TableCache(table, str(tmp_path), "toy-16", 1_000)
 
 
@@ -91,7 +91,7 @@ class Picky(RecordTable):
 
 async def test_one_record_at_fault_keeps_no_other_out(tmp_path: Path) -> None:
     """Of a commit that fails, all calls are stored but the one that makes it fail."""
-    table = await Picky.create(await connect(str(tmp_path)), str(tmp_path), schema_of("toy-16", 16))
+    table = await Picky.create(await connect(str(tmp_path)), str(tmp_path), build_schema("toy-16", 16))
     cache = TableCache(table, str(tmp_path), "toy-16", 1_000)
     writer = StoreWriter(cache, None, None, lambda: None)
     tasks = [

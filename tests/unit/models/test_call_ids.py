@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.models.sendable.provider_view import GRAMMARS, CallIds
-from sessiontree.schema.dialect import DIALECTS, dialect_for_model
+from sessiontree.schema.dialect import DIALECTS, choose_dialect
 from tests.unit.models.conversation_strategies import ids
 
 FORMS = {
@@ -73,4 +73,4 @@ def test_grammars_are_found_by_the_dialect_of_a_models_name() -> None:
         "function": None,
     }
     for name, grammar in named.items():
-        assert GRAMMARS.get(dialect_for_model(name).name) is (GRAMMARS[grammar] if grammar else None), name
+        assert GRAMMARS.get(choose_dialect(name).name) is (GRAMMARS[grammar] if grammar else None), name

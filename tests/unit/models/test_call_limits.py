@@ -19,7 +19,7 @@ from sessiontree import (
 )
 from sessiontree.contracts.values.messages import TextContent
 from sessiontree.models.fallback_model import FallbackModel
-from sessiontree.models.providers.call_limits import FAILURES_IN_A_ROW, queue_of
+from sessiontree.models.providers.call_limits import FAILURES_IN_A_ROW, get_queue
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
 
@@ -41,11 +41,11 @@ async def test_a_provider_that_asks_to_wait_is_left_alone() -> None:
 
 async def test_a_key_has_one_queue() -> None:
     """Same system and key share one, with the stricter limits; another key has its own."""
-    one = queue_of("system", "key", CallLimits(at_once=4))
-    assert queue_of("system", "key", CallLimits(at_once=9, per_minute=7)) is one
+    one = get_queue("system", "key", CallLimits(at_once=4))
+    assert get_queue("system", "key", CallLimits(at_once=9, per_minute=7)) is one
     assert one.limits == CallLimits(at_once=4, per_minute=7)
-    assert queue_of("system", "other", CallLimits()) is not one
-    assert queue_of("elsewhere", "key", CallLimits()) is not one
+    assert get_queue("system", "other", CallLimits()) is not one
+    assert get_queue("elsewhere", "key", CallLimits()) is not one
 
 
 @pytest.mark.parametrize("bound", [0, -1, 1.5, "4"])

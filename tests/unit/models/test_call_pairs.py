@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from sessiontree.contracts.values.messages import Message, ToolResultMessage
-from sessiontree.models.sendable.provider_view import NO_REPAIRS, NO_RESULT, Repairs, paired
+from sessiontree.models.sendable.provider_view import NO_REPAIRS, NO_RESULT, Repairs, pair_calls
 from tests.unit.models.conversation_strategies import is_paired, messages, reply, result, sound, turns, user
 from tests.unit.session.session_strategies import SessionRules
 
@@ -22,7 +22,7 @@ PATIENCE_S = 30.0
 def test_any_conversation_is_paired_and_loses_nothing_that_fits(given_messages: list[Message]) -> None:
     """Other messages stay as they are, a result is where it was asked for, the counts add up."""
     before = list(given_messages)
-    after, repairs = paired(given_messages)
+    after, repairs = pair_calls(given_messages)
     assert given_messages == before
     assert is_paired(after)
     others = [message for message in before if not isinstance(message, ToolResultMessage)]
@@ -35,14 +35,14 @@ def test_any_conversation_is_paired_and_loses_nothing_that_fits(given_messages: 
     assert all(message.is_error and message.text == NO_RESULT for message in made)
     assert repairs.dropped == real.total() - kept.total()
     assert (repairs == NO_REPAIRS) == is_paired(before) == (after is given_messages)
-    assert paired(after) == (after, NO_REPAIRS)
+    assert pair_calls(after) == (after, NO_REPAIRS)
 
 
 @given(turns())
 def test_a_sound_conversation_is_passed_on_as_it_is(conversation: list[list[Message]]) -> None:
     """Even where every reply uses the same ids."""
     whole = [message for turn in conversation for message in turn]
-    assert paired(whole)[0] is whole
+    assert pair_calls(whole)[0] is whole
 
 
 ONE, TWO, LATE = result("c1", "one"), result("c2", "two"), result("c1", "late")
@@ -69,7 +69,7 @@ ONE, TWO, LATE = result("c1", "one"), result("c2", "two"), result("c1", "late")
 )
 def test_each_repair(before: list[Message], after: list[Message] | None, repairs: Repairs) -> None:
     """One thing wrong at a time."""
-    mended, done = paired(before)
+    mended, done = pair_calls(before)
     assert done == repairs
     if after is None:
         assert [message.text for message in mended if isinstance(message, ToolResultMessage)] == [
@@ -90,7 +90,7 @@ def test_the_machines_own_transcripts_never_need_it() -> None:
         def what_a_model_is_shown_is_paired(self) -> None:
             if hasattr(self, "world") and self.world.live.asking:
                 transcript = self.world.live.transcript
-                assert paired(transcript)[0] is transcript
+                assert pair_calls(transcript)[0] is transcript
 
     share = -(-settings().max_examples // 4)
     run_state_machine_as_test(Asking, settings=settings(max_examples=share, stateful_step_count=20))
@@ -102,7 +102,7 @@ async def test_a_long_disorder_costs_what_it_is_long() -> None:
     disorder: list[Message] = [reply(*calls), user("u"), *(result("nobody") for _ in calls)]
     disorder += [result(call_id) for call_id in reversed(calls)]
     async with asyncio.timeout(PATIENCE_S):
-        mended, repairs = await asyncio.to_thread(paired, disorder)
+        mended, repairs = await asyncio.to_thread(pair_calls, disorder)
     assert repairs == Repairs(dropped=10_000, moved=10_000)
     assert [m.tool_call_id for m in mended if isinstance(m, ToolResultMessage)] == calls
     assert len(sound(*calls)) == len(mended) - 1

@@ -24,7 +24,7 @@ from sessiontree.contracts.values.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.models.constrained_exchange import constrained_pieces, constrained_request
+from sessiontree.models.constrained_exchange import constrain_request, stream_constrained
 from sessiontree.models.port import ModelRequest, Piece, StopPiece, ToolSpec
 from sessiontree.models.stream_assembler import StreamAssembler
 from tests.unit.models.conversation_strategies import messages, reply, result, turns, user
@@ -72,7 +72,7 @@ def replies_of(asked: ModelRequest) -> set[str]:
 
 def test_question_has_a_schema_and_words_instead_of_tools() -> None:
     """One line for each tool; settings stay, but for the choice of a tool."""
-    asked = constrained_request(request(choice="auto"))
+    asked = constrain_request(request(choice="auto"))
     assert replies_of(asked) == {"read", "list", "reply"}
     assert asked.tools == ()
     assert asked.system_prompt == (
@@ -96,17 +96,17 @@ def test_question_has_a_schema_and_words_instead_of_tools() -> None:
 )
 def test_choice_of_a_tool_decides_what_a_reply_may_be(choice: str | None, replies: set[str]) -> None:
     """Where one must be called, no final message is offered."""
-    assert replies_of(constrained_request(request(result_schema=NUMBER, choice=choice))) == replies
+    assert replies_of(constrain_request(request(result_schema=NUMBER, choice=choice))) == replies
 
 
 def test_result_alone_is_asked_for_by_its_own_schema() -> None:
     """Nothing is put around it, and the schema is in words as well; without either any text will do."""
-    asked = constrained_request(request(tools=(), result_schema=NUMBER))
+    asked = constrain_request(request(tools=(), result_schema=NUMBER))
     assert asked.result_schema == NUMBER
     assert asked.system_prompt.endswith("Answer with this JSON and nothing else: integer")
     plain = request(tools=())
-    assert constrained_request(plain) == replace(plain, messages=[user("hello")])
-    assert constrained_request(request(choice="none")).result_schema is None
+    assert constrain_request(plain) == replace(plain, messages=[user("hello")])
+    assert constrain_request(request(choice="none")).result_schema is None
 
 
 def test_calls_and_results_are_text_in_the_form_of_replies() -> None:
@@ -118,7 +118,7 @@ def test_calls_and_results_are_text_in_the_form_of_replies() -> None:
     image = ImageContent("aGk=", "image/png")
     seen = ToolResultMessage("a", "read", (TextContent("text"), image))
     failed = ToolResultMessage("b", "list", (TextContent("no such folder"),), is_error=True)
-    asked = constrained_request(request(user("go"), calls, seen, failed, user("on")))
+    asked = constrain_request(request(user("go"), calls, seen, failed, user("on")))
     assert [type(message) for message in asked.messages] == [UserMessage, AssistantMessage, UserMessage]
     said, heard = asked.messages[1], asked.messages[2]
     assert [json.loads(line) for line in said.text.split("\n")] == [
@@ -138,7 +138,7 @@ def test_calls_and_results_are_text_in_the_form_of_replies() -> None:
 def test_roles_of_any_conversation_are_in_turn_where_a_person_speaks(conversation: list[Message]) -> None:
     """No tool message is left, nothing is empty, and what was given is not changed."""
     before = list(conversation)
-    asked = constrained_request(request(*conversation, user("last")))
+    asked = constrain_request(request(*conversation, user("last")))
     assert conversation == before
     kinds = [type(message) for message in asked.messages]
     assert set(kinds) <= {UserMessage, AssistantMessage}
@@ -153,8 +153,8 @@ def test_conversation_that_grew_gives_one_that_grew(
     """So that an endpoint's cache of the beginning holds."""
     past = [message for turn in earlier for message in turn]
     more = [message for turn in later for message in turn]
-    short = constrained_request(request(*past, reply())).messages
-    long = constrained_request(request(*past, reply(), *more)).messages
+    short = constrain_request(request(*past, reply())).messages
+    long = constrain_request(request(*past, reply(), *more)).messages
     assert list(long[: len(short)]) == list(short)
 
 
@@ -168,7 +168,7 @@ async def replied(pieces: list[Piece], asked: ModelRequest) -> tuple[AssistantMe
             yield piece
 
     assembly = StreamAssembler(1, lambda event: None)
-    async for piece in constrained_pieces(ask, asked):
+    async for piece in stream_constrained(ask, asked):
         assembly.take(piece)
     return assembly.message(), questions
 
@@ -179,7 +179,7 @@ async def test_call_is_a_call_and_usage_stays() -> None:
     message, questions = await replied([*words, Usage(5, 2), StopPiece("stop")], request())
     assert message.tool_calls == (ToolCall("call_1_0", "read", {"path": "a"}),)
     assert (message.stop_reason, message.usage, message.text) == ("toolUse", Usage(5, 2), "")
-    assert questions == [constrained_request(request())]
+    assert questions == [constrain_request(request())]
 
 
 async def test_call_that_is_cut_short_is_never_acted_on() -> None:
@@ -215,9 +215,9 @@ async def test_text_of_a_reply_is_streamed() -> None:
         for piece in ('{"reply"', ': "one', " two", ' three"}'):
             yield piece
 
-    pieces = [piece async for piece in constrained_pieces(ask, request())]
+    pieces = [piece async for piece in stream_constrained(ask, request())]
     assert pieces == ["one", " two", " three"]
-    pieces = [piece async for piece in constrained_pieces(ask, request(tools=()))]
+    pieces = [piece async for piece in stream_constrained(ask, request(tools=()))]
     assert len(pieces) == 4  # any text will do: it passes as it is
 
 
@@ -232,7 +232,7 @@ async def test_stream_that_is_left_closes_the_endpoints() -> None:
         finally:
             closed.append(True)
 
-    pieces = constrained_pieces(ask, request())
+    pieces = stream_constrained(ask, request())
     assert await anext(pieces) == "one"
     await pieces.aclose()
     assert closed == [True]
@@ -243,13 +243,13 @@ def test_request_and_reply_fit_together(text: str, size: int) -> None:
     """What a model said comes back to it as it wrote it."""
     said = json.dumps({"reply": text})
     pieces = [said[at : at + size] for at in range(0, len(said), size)]
-    asked = constrained_request(request(user("go"), AssistantMessage((TextContent(text),)), user("on")))
+    asked = constrain_request(request(user("go"), AssistantMessage((TextContent(text),)), user("on")))
     shown = [message for message in asked.messages if isinstance(message, AssistantMessage)]
     assert [json.loads(message.text) for message in shown] == ([json.loads("".join(pieces))] if text else [])
 
 
 def test_result_that_came_from_elsewhere_is_text_as_well() -> None:
     """Also where the question itself has no tools any more."""
-    asked = constrained_request(replace(request(user("go"), reply("a"), result("a")), tools=()))
+    asked = constrain_request(replace(request(user("go"), reply("a"), result("a")), tools=()))
     assert [message.text for message in asked.messages][-1] == "The tool read gave:\nhere"
     assert not any(isinstance(message, ToolResultMessage) for message in asked.messages)

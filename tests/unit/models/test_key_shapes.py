@@ -17,7 +17,7 @@ from ray import cloudpickle
 
 from sessiontree import ConfigError, ModelError, ModelRequest, ProviderModel, SessionKind, UserMessage
 from sessiontree.contracts.values.messages import TextContent
-from sessiontree.models.answers import failure_of
+from sessiontree.models.answers import make_failure
 from sessiontree.models.api_key import ApiKey
 from sessiontree.models.port import StopPiece
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
@@ -73,7 +73,7 @@ async def test_error_repeats_no_key(provider: str, caplog: pytest.LogCaptureFixt
             *traceback.format_exception(error),
             repr(error),
             repr(error.__dict__),
-            str(failure_of(error, "main")),
+            str(make_failure(error, "main")),
         ]
         assert [text for text in out if shows(text, KEYS[shape])] == [], shape
         assert len(KEYS[shape]) > LIMIT_CHARS or "bad key" in str(error), shape

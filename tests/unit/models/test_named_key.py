@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree import ConfigError, ProviderModel
-from sessiontree.models.api_key import ApiKey, packed_keys
+from sessiontree.models.api_key import ApiKey, collect_packed_keys
 from sessiontree.models.named_key import check_key_name, read_named_key
 
 SECRET = "sk-sEnTiNeL-0"
@@ -59,7 +59,7 @@ def test_a_pickled_model_has_the_name_of_its_key_and_not_the_key(
         ProviderModel("openai:a"),
         ProviderModel("openai:a", api_key=SECRET),
     ]
-    with packed_keys() as keys:
+    with collect_packed_keys() as keys:
         data = pickle.dumps(models)
     assert [each.name for each in keys] == [f"file:{file}", "env:OPENAI_API_KEY", ""]
     assert SECRET.encode() not in data

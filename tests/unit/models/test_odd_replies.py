@@ -7,12 +7,12 @@ import json
 from sessiontree.contracts.errors import LimitExceeded
 from sessiontree.contracts.values.jsonable import dump_json, to_json_value
 from sessiontree.contracts.values.messages import AssistantMessage, ToolCall
-from sessiontree.models.answers import checked_reply
+from sessiontree.models.answers import check_reply
 
 
 def test_a_call_without_a_name_is_taken_in() -> None:
     """The session answers it as it answers any unknown name."""
-    reply = checked_reply(AssistantMessage((ToolCall("c1", "", {}),), "toolUse"), 1)
+    reply = check_reply(AssistantMessage((ToolCall("c1", "", {}),), "toolUse"), 1)
     assert [call.name for call in reply.tool_calls] == [""]
 
 
@@ -21,7 +21,7 @@ def test_a_whole_number_of_any_length_can_be_journaled() -> None:
     for digits in (4_000, 4_300, 5_001, 100_000):
         for number in (10**digits, -(10**digits)):
             arguments = {"n": number, "deep": [{"m": number}]}
-            reply = checked_reply(AssistantMessage((ToolCall("c1", "read", arguments),), "toolUse"), 1)
+            reply = check_reply(AssistantMessage((ToolCall("c1", "read", arguments),), "toolUse"), 1)
             (call,) = reply.tool_calls
             assert json.loads(call.to_json())["arguments"] == call.arguments
             assert isinstance(call.arguments["n"], int) == (digits < 4_000)

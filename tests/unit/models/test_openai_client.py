@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
-from sessiontree.models.providers.openai_client import ollama_provider, openai_provider
+from sessiontree.models.providers.openai_client import make_ollama_provider, make_openai_provider
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
 
@@ -53,7 +53,11 @@ async def test_bodies_are_those_of_the_library(
     """Also with options, which copy the client, and with further members; in the library's order."""
     async with FakeProvider([FakeReply("yes")]) as fake:
         where: dict[str, Any] = {"api_key": "k", "base_url": fake.url("openai"), "max_retries": 0}
-        clients = [openai_provider(**where).client, ollama_provider(**where).client, AsyncOpenAI(**where)]
+        clients = [
+            make_openai_provider(**where).client,
+            make_ollama_provider(**where).client,
+            AsyncOpenAI(**where),
+        ]
         for client in (*clients, clients[0].with_options(max_retries=1)):
             await asked(client, kind, {**given, **further})
             await asked(client, kind, {name: value for name, value in given.items() if name != "tools"})

@@ -36,7 +36,7 @@ from sessiontree.contracts.values.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
-    message_from_wire,
+    decode_message,
 )
 from sessiontree.contracts.values.request_names import REQUEST_HEADER
 from sessiontree.models.local.local_model import LocalModel
@@ -437,7 +437,7 @@ async def test_thoughts_go_back_to_who_had_them(asking: Asking) -> None:
             model = ProviderModel(MODELS[asking.provider], api_key=KEY, base_url=other.url(asking.provider))
             await Asking(asking.provider, other, model).reply(said("Hi."), elsewhere, result)
             await model.close()
-        travelled = message_from_wire(json.loads(first.to_json()))
+        travelled = decode_message(json.loads(first.to_json()))
         assert travelled == first
         talk = (said("Hi."), travelled, result)
     assert (await asking.reply(*talk)).text == "Done."

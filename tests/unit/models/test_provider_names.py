@@ -12,10 +12,10 @@ import sys
 import pytest
 
 from sessiontree import ConfigError, ProviderModel
-from sessiontree.models.api_key import key_text
+from sessiontree.models.api_key import get_key_text
 from sessiontree.models.providers.provider_model import PROVIDERS
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
-from sessiontree.version import how_to_install
+from sessiontree.version import explain_installation
 
 PROGRAM = """
 import json, os, sys
@@ -62,7 +62,7 @@ def test_what_is_missing_is_named() -> None:
     assert found["elsewhere"] == ["http://127.0.0.1:1/v1", None], "no key of the environment goes there"
     assert found["no address"].startswith("OPENAI_BASE_URL is 'proxy.example'; give an address")
     assert found["loaded"] == []
-    assert found["no extra"].endswith(f"needs the extra 'mistral'; {how_to_install('mistral')}")
+    assert found["no extra"].endswith(f"needs the extra 'mistral'; {explain_installation('mistral')}")
 
 
 ELSEWHERE = """
@@ -143,6 +143,6 @@ def test_a_key_travels_as_a_reference() -> None:
     again = pickle.loads(data)
     assert again.key is model.key
     reference = model.key._reference if model.key is not None else ""
-    assert key_text(reference) == "sk-of-a-test"
+    assert get_key_text(reference) == "sk-of-a-test"
     del model, again
-    assert key_text(reference) is None
+    assert get_key_text(reference) is None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.values.messages import AssistantMessage, Message, ProviderForm, ToolResultMessage
-from sessiontree.models.sendable.provider_view import GRAMMARS, NO_REPAIRS, ProviderView, Repairs, paired
+from sessiontree.models.sendable.provider_view import GRAMMARS, NO_REPAIRS, ProviderView, Repairs, pair_calls
 from tests.unit.models.conversation_strategies import is_paired, messages, reply, result, sound, turns, user
 
 providers = pytest.mark.parametrize("provider", [None, "mistral", "anthropic"])
@@ -42,7 +42,7 @@ def test_in_parts_or_as_a_whole_the_model_is_shown_the_same(
     assert len(told) == len(whole)
     if provider is None:
         plain = all(own.isprintable() for own in call_ids(whole))
-        assert not plain or told.shown == list(paired(whole)[0])
+        assert not plain or told.shown == list(pair_calls(whole)[0])
     else:
         assert len(set(call_ids(told.shown))) == len(call_ids(told.shown))
 

@@ -45,7 +45,7 @@ from sessiontree.contracts.values.messages import (
 )
 from sessiontree.hooks.redact import Redact
 from sessiontree.models.cassettes.cassette import Cassette, Exchange, add_exchanges
-from sessiontree.models.cassettes.piece_forms import pieces_from_wire, pieces_to_wire
+from sessiontree.models.cassettes.piece_forms import decode_pieces, encode_pieces
 from sessiontree.models.cassettes.recorded_model import RecordableModel
 from sessiontree.models.port import Piece, ToolSpec
 from sessiontree.models.stream_assembler import StreamAssembler, request_reply
@@ -319,8 +319,8 @@ def test_pieces_mean_the_same_after_a_file(
 ) -> None:
     """However a provider cuts a reply, what was written and read of it gives the same message."""
     pieces = list((interleaved if mixed else in_turn)(blocks, stop, random))
-    wire = json.loads(json.dumps(pieces_to_wire(pieces, Redact(shapes=False))))
-    assert assembled(pieces_from_wire(wire, "here"))[0] == assembled(iter(pieces))[0]
+    wire = json.loads(json.dumps(encode_pieces(pieces, Redact(shapes=False))))
+    assert assembled(decode_pieces(wire, "here"))[0] == assembled(iter(pieces))[0]
 
 
 async def test_every_kind_of_model_is_recorded(tmp_path: Path) -> None:

@@ -22,13 +22,13 @@ from sessiontree.contracts.values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from sessiontree.contracts.values.whole_text import join_halves, whole_object, whole_text, whole_value
+from sessiontree.contracts.values.whole_text import join_halves, repair_object, repair_text, repair_value
 from sessiontree.models.port import ModelRequest, ToolSpec
 from sessiontree.models.providers.provider_model import ProviderModel
 from sessiontree.models.sendable.provider_view import GRAMMARS, NAMES, NAMES_OF, ProviderView
-from sessiontree.models.sendable.sendable_message import sendable_message, sendable_tools
+from sessiontree.models.sendable.sendable_message import repair_message, repair_tools
 from sessiontree.models.stream_assembler import StreamAssembler, request_reply
-from sessiontree.schema.dialect import dialect_for_model
+from sessiontree.schema.dialect import choose_dialect
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
 from tests.unit.models.test_provider_models import MODELS
@@ -46,7 +46,7 @@ values: st.SearchStrategy[JsonValue] = st.recursive(
 @given(text=texts)
 def test_a_text_is_joined_and_then_replaced(text: str) -> None:
     """What can be encoded is the very same text; each lone half becomes one U+FFFD, and no pair is lost."""
-    shown = whole_text(text)
+    shown = repair_text(text)
     shown.encode()
     assert (shown is text) == (text == shown)
     assert len(shown) == len(join_halves(text))
@@ -56,10 +56,10 @@ def test_a_text_is_joined_and_then_replaced(text: str) -> None:
 @given(value=st.dictionaries(texts, values, max_size=4))
 def test_a_value_keeps_its_members(value: dict[str, JsonValue]) -> None:
     """Keys that would become one stay two; what is whole is not copied."""
-    shown = whole_object(value)
+    shown = repair_object(value)
     json.dumps(shown, ensure_ascii=False).encode()
     assert len(shown) == len(value)
-    assert whole_value(dict(shown)) == shown
+    assert repair_value(dict(shown)) == shown
     assert (shown is value) == (shown == value)
 
 
@@ -100,12 +100,12 @@ def _conversation(bad: str, *, replayed: bool) -> list[Message]:
 
 def _asked(model: ProviderModel, messages: Sequence[Message]) -> ModelRequest:
     """Return the question as the gateway makes it."""
-    dialect = dialect_for_model(model.name).name
+    dialect = choose_dialect(model.name).name
     told = ProviderView(GRAMMARS.get(dialect), NAMES_OF.get(dialect, NAMES))
     for message in messages:
         told.take(len(told), [message])
     tools = [ToolSpec("odd", f"says {HIGH}", {"type": "object", "properties": {"p": {"enum": [HIGH]}}})]
-    shown, prompt = sendable_tools(tools), whole_text(f"Be {LOW} brief.")
+    shown, prompt = repair_tools(tools), repair_text(f"Be {LOW} brief.")
     return ModelRequest("main", SessionKind.MAIN, 1, prompt, shown, told.shown, None)
 
 
@@ -143,15 +143,15 @@ def test_what_needs_no_change_is_the_same_object() -> None:
     sound = AssistantMessage(
         (ThinkingContent("é", "sig"),), replay=ProviderForm(1, "p", "s", {"parts": ["é"]})
     )
-    assert sendable_message(sound) is sound
+    assert repair_message(sound) is sound
     odd = AssistantMessage((ThinkingContent(HIGH, "sig"),), replay=sound.replay)
-    shown = sendable_message(odd)
+    shown = repair_message(odd)
     assert isinstance(shown, AssistantMessage)
     assert shown.replay is None
     said = AssistantMessage(
         (TextContent(HIGH),), replay=ProviderForm(1, "p", "s", {"args": HIGH, "signature": "x"})
     )
-    kept = sendable_message(said)
+    kept = repair_message(said)
     assert isinstance(kept, AssistantMessage)
     assert kept.replay is not None
     assert kept.replay.payload == {"args": "\ufffd", "signature": "x"}

@@ -28,9 +28,9 @@ from sessiontree.contracts.values.messages import (
     TextContent,
     ThinkingContent,
     ToolCall,
-    message_from_wire,
+    decode_message,
 )
-from sessiontree.models.answers import checked_reply
+from sessiontree.models.answers import check_reply
 from sessiontree.models.port import CallPiece, ModelPiece, Piece, StopPiece, ThinkingPiece
 from sessiontree.models.stream_assembler import MAX_BLOCKS, MAX_UNREAD_CHARS, StreamAssembler
 from tests.unit.models.stream_strategies import (
@@ -57,8 +57,8 @@ def test_any_split_gives_the_same_message(
     pieces = (interleaved if counted else in_turn)(blocks, stop, random)
     message, events = assembled(pieces)
     assert message == meant(blocks, stop)
-    assert checked_reply(message, TURN) is message
-    assert message_from_wire(message.to_wire()) == message
+    assert check_reply(message, TURN) is message
+    assert decode_message(message.to_wire()) == message
     texts = [event.delta for event in events if isinstance(event, TextDelta)]
     assert "".join(texts) == "".join(block for block in blocks if isinstance(block, str))
     thoughts = [event.delta for event in events if isinstance(event, ThinkingDelta)]
@@ -146,7 +146,7 @@ def test_streamed_reply_says_who_answered_and_keeps_its_providers_form() -> None
     assert message == AssistantMessage(
         (TextContent("no"),), "refusal", model="openai:big", stop_detail="filtered", replay=replay
     )
-    assert checked_reply(message, TURN) is message
+    assert check_reply(message, TURN) is message
     assert events == [TextDelta("no"), Done("refusal")]
 
 
@@ -156,7 +156,7 @@ def test_replay_of_an_unfinished_reply_is_dropped(reason: StopReason) -> None:
     replay = ProviderForm(1, "anthropic", "anthropic", {"signature": "half"})
     message, _ = assembled(iter(["hm", replay, StopPiece(reason)]))
     assert message.replay is None
-    assert checked_reply(replace(message, replay=replay), TURN).replay is None
+    assert check_reply(replace(message, replay=replay), TURN).replay is None
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_replay_of_an_unfinished_reply_is_dropped(reason: StopReason) -> None:
 def test_replay_that_has_no_json_form_is_dropped(odd: Any) -> None:
     """The reply is taken in all the same, with its blocks."""
     message = AssistantMessage((TextContent("hi"),), replay=odd)
-    assert checked_reply(message, TURN) == AssistantMessage((TextContent("hi"),))
+    assert check_reply(message, TURN) == AssistantMessage((TextContent("hi"),))
 
 
 def test_unreadable_arguments_are_kept_to_a_bound() -> None:

@@ -16,13 +16,19 @@ from sessiontree import (
     SessionStatus,
     Usage,
 )
-from sessiontree.notebook.cell_html import _PICTURE, MAX_ROWS, picture_html, tree_html, tree_text
+from sessiontree.notebook.cell_html import (
+    _PICTURE,
+    MAX_ROWS,
+    render_picture_html,
+    render_tree_html,
+    render_tree_text,
+)
 from sessiontree.notebook.displays import (
     record_bundle,
+    render_result,
+    render_sequence,
+    render_usage,
     request_bundle,
-    result_bundle,
-    sequence_bundle,
-    usage_bundle,
 )
 from sessiontree.view.rows import COLUMNS
 from tests.unit.view.test_markdown import HOSTILE
@@ -96,20 +102,20 @@ def test_nothing_that_a_value_holds_becomes_markup(text: str) -> None:
     record = JournalRecord(1, "main", text, 0, text)
     bundles = [
         request_bundle(request),
-        result_bundle(result),
+        render_result(result),
         record_bundle(record),
-        usage_bundle(Usage(1, 2)),
-        *(sequence_bundle(several) for several in ([line], [record], [result])),
+        render_usage(Usage(1, 2)),
+        *(render_sequence(several) for several in ([line], [record], [result])),
     ]
     for bundle in bundles:
         assert bundle is not None
         assert_harmless(bundle["text/html"])
         assert "\u202e" not in bundle["text/plain"]
     snapshot = snapshot_with(text)
-    assert_harmless(tree_html(snapshot))
-    before, _, after = picture_html(snapshot).partition(tree_html(snapshot))
+    assert_harmless(render_tree_html(snapshot))
+    before, _, after = render_picture_html(snapshot).partition(render_tree_html(snapshot))
     assert (before, after) == (_PICTURE, "</div>")
-    assert "\u202e" not in tree_text(snapshot)
+    assert "\u202e" not in render_tree_text(snapshot)
 
 
 def test_a_tree_is_a_table_in_tree_order_with_a_bound() -> None:
@@ -118,17 +124,17 @@ def test_a_tree_is_a_table_in_tree_order_with_a_bound() -> None:
     first = snapshot["rows"][0]
     snapshot["rows"] += [["main/b1", *first[1:3], 0, *first[4:]], ["main/b2", *first[1:3], 0, *first[4:]]]
     snapshot["rows"] += [["main/b1/w1", *first[1:3], 1, *first[4:]]]
-    paths = [line.split()[0] for line in tree_text(snapshot).splitlines()[3:]]
+    paths = [line.split()[0] for line in render_tree_text(snapshot).splitlines()[3:]]
     assert paths == ["main", "main/b1", "main/b1/w1", "main/b2"]
-    assert [line.split()[0] for line in tree_text(snapshot, "main/b1").splitlines()[3:]] == [
+    assert [line.split()[0] for line in render_tree_text(snapshot, "main/b1").splitlines()[3:]] == [
         "main/b1",
         "main/b1/w1",
     ]
     snapshot["rows"] += [[f"main/w{number}", *first[1:3], 0, *first[4:]] for number in range(1, MAX_ROWS + 1)]
-    assert f"… {4} more" in tree_text(snapshot)
+    assert f"… {4} more" in render_tree_text(snapshot)
 
 
 @pytest.mark.parametrize("values", [[], (), [1], ("a", "b"), [None]])
 def test_a_sequence_of_anything_else_is_left_alone(values: Any) -> None:
     """Lists of a notebook that are not of this package look as ever."""
-    assert sequence_bundle(values) is None
+    assert render_sequence(values) is None

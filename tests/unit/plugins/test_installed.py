@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, PluginContext, PluginSettings
-from sessiontree.api.configuration.plugins import InstalledTool, installed_tools
+from sessiontree.api.configuration.plugins import InstalledTool, load_installed_tools
 from sessiontree_tools import builtin_tools
 from tests.unit.plugins.conftest import Site
 
@@ -39,7 +39,7 @@ def context() -> PluginContext:
 def found(**settings: dict[str, Any]) -> list[InstalledTool]:
     """Return the tools of plugins, left the house's own."""
     said = {name: PluginSettings.model_validate(each) for name, each in settings.items()}
-    return [each for each in installed_tools(context(), said) if each.plugin]
+    return [each for each in load_installed_tools(context(), said) if each.plugin]
 
 
 @pytest.mark.covers("S22")
@@ -77,8 +77,8 @@ def test_a_factory_is_told_what_the_tree_is_and_its_own_configuration(site: Site
     site.install("other", "seen = []\ndef tools(context): seen.append(context)")
     config: dict[str, Any] = {"wave": {"band": "am"}}
     said = {"radio": PluginSettings(config=config)}
-    installed_tools(context(), said)
-    installed_tools(context(), said)
+    load_installed_tools(context(), said)
+    load_installed_tools(context(), said)
     assert [each.config for each in site.seen_by("radio")] == [{"wave": {"band": "fm"}}] * 2
     assert config == said["radio"].config == {"wave": {"band": "am"}}
     told = site.seen_by("other")[0]
@@ -188,7 +188,7 @@ def test_settings_for_a_plugin_nobody_installed_are_an_error(site: Site) -> None
 def test_this_package_s_own_tools_are_no_plugin_s(site: Site) -> None:
     """They come first, whatever else is installed."""
     site.install("aaa", ONE + "tools = tune")
-    tools = installed_tools(context())
+    tools = load_installed_tools(context())
     assert [each.tool.name for each in tools] == [*(each.name for each in builtin_tools()), "tune"]
     assert {each.plugin for each in tools} == {"", "aaa"}
 

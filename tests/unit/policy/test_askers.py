@@ -73,24 +73,24 @@ def only_removes(withheld: Withheld, case: Case) -> None:
 @given(cases)
 def test_a_turn_holds_what_each_of_its_askers_leaves_it(case: Case) -> None:
     """Whoever is no owner takes the owners' tools away, and each group what its lists remove."""
-    only_removes(SessionPolicy.withheld_from, case)
+    only_removes(SessionPolicy.find_withheld, case)
     policy, several = case
-    for name in SessionPolicy.withheld_from(policy, several):
+    for name in SessionPolicy.find_withheld(policy, several):
         assert not policy.explain_to(name, several).kept
 
 
 def _first_alone(policy: SessionPolicy, several: Iterable[Principal]) -> frozenset[str]:
-    return policy.withheld_from(list(several)[:1])
+    return policy.find_withheld(list(several)[:1])
 
 
 def _any_owner_will_do(policy: SessionPolicy, several: Iterable[Principal]) -> frozenset[str]:
     askers = list(several)
-    gone = policy.withheld_from(askers)
+    gone = policy.find_withheld(askers)
     return gone - {"ledger"} if any(asker.is_owner for asker in askers) else gone
 
 
 def _groups_do_not_count(policy: SessionPolicy, several: Iterable[Principal]) -> frozenset[str]:
-    return policy.withheld_from([Principal(each.id, "", "", "", each.is_owner) for each in several])
+    return policy.find_withheld([Principal(each.id, "", "", "", each.is_owner) for each in several])
 
 
 @pytest.mark.slow
@@ -113,9 +113,9 @@ def test_an_owner_s_tool_needs_an_owner_on_both_sides() -> None:
     owner, guest = (Principal(name, "", "", "", name == "owner") for name in ("owner", "guest"))
     policy = CompiledPolicy(ROWS, PolicyConfig())
     mine = SessionPolicy(policy, Standing(SessionKind.MAIN, is_owner=True))
-    assert mine.withheld_from([owner]) == frozenset()
+    assert mine.find_withheld([owner]) == frozenset()
     assert mine.explain_to("ledger", [owner]).kept
-    assert mine.withheld_from([owner, guest]) == {"ledger"}
+    assert mine.find_withheld([owner, guest]) == {"ledger"}
     removal = mine.explain_to("ledger", [owner, guest]).removal
     assert removal is not None
     assert removal.step == "owner only"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.recorded.capabilities import CAPABILITIES, capabilities_of, highest_of
+from sessiontree.contracts.recorded.capabilities import CAPABILITIES, find_highest, list_capabilities
 from sessiontree.contracts.tools.tool import Tool, ToolFlag
-from sessiontree.policy.catalog import CATALOG, CatalogRow, row_of
-from sessiontree.policy.vocabulary import folded
+from sessiontree.policy.catalog import CATALOG, CatalogRow, build_row
+from sessiontree.policy.vocabulary import fold_name
 from sessiontree_tools import builtin_tools
 
 ROWS = {row.name: row for row in CATALOG}
@@ -37,7 +37,7 @@ OBSERVING = "read find grep web_search web_fetch memory_search memory_get progra
 
 def same_as_its_class(row: CatalogRow, tool: Tool[Any]) -> None:
     """A row and a class declare the same; what the class cannot know is left out."""
-    assert replace(row, in_openclaw=False) == row_of(tool)
+    assert replace(row, in_openclaw=False) == build_row(tool)
 
 
 @pytest.mark.covers("A9")
@@ -79,7 +79,7 @@ def test_the_table_is_whole_and_says_what_is_to_come() -> None:
 @pytest.mark.covers("REL-L59")
 def test_no_name_stands_for_two_tools() -> None:
     """Names and aliases together are unique, folded."""
-    names = [folded(name) for row in CATALOG for name in (row.name, *row.aliases)]
+    names = [fold_name(name) for row in CATALOG for name in (row.name, *row.aliases)]
     assert len(names) == len(set(names))
 
 
@@ -89,19 +89,19 @@ def test_a_worker_only_observes() -> None:
     assert observing == OBSERVING.split()
     for name in observing:
         assert ROWS[name].tier is PermissionTier.READ_ONLY
-        assert ROWS[name].capabilities <= capabilities_of(SessionKind.WORKER)
+        assert ROWS[name].capabilities <= list_capabilities(SessionKind.WORKER)
     assert all(row.declared <= set(CAPABILITIES) for row in CATALOG)
 
 
 def test_no_row_is_below_the_tier_of_its_capabilities() -> None:
     """The table keeps the rule its tools are registered by, those to come included."""
     for row in CATALOG:
-        highest = highest_of(row.declared)
+        highest = find_highest(row.declared)
         assert highest is None or row.tier >= highest.tier, row.name
 
 
 def test_a_plugin_puts_its_tools_into_no_profile() -> None:
     """An owner's ``also_allow`` does, not the plugin's author."""
     (tool,) = [each for each in builtin_tools() if each.name == "read"]
-    assert row_of(tool).profiles == {"coding"}
-    assert row_of(tool, plugin="radio").profiles == frozenset()
+    assert build_row(tool).profiles == {"coding"}
+    assert build_row(tool, plugin="radio").profiles == frozenset()

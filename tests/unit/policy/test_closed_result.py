@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.policy import closed_result
-from sessiontree.policy.closed_result import MAX_BITS, ClosedResult, OpenResult, closed_form
+from sessiontree.policy.closed_result import MAX_BITS, ClosedResult, OpenResult, derive_closed_form
 from sessiontree.schema.result import compile_result
 
 SEARCH = settings(
@@ -152,7 +152,7 @@ NOTHING = object()
 
 def passing(schema: Mapping[str, Any], value: Any) -> Any:
     """Return what a parent gets of a Worker's value without being tainted, or NOTHING."""
-    form = closed_form(compile_result(schema).schema)
+    form = derive_closed_form(compile_result(schema).schema)
     if isinstance(form, OpenResult):
         return NOTHING
     try:
@@ -215,7 +215,7 @@ def test_free_leaf_is_found_in_every_place_of_two_levels() -> None:
 @given(made=CLOSED)
 def test_closed_schemas_pass_their_values(made: Made) -> None:
     """Unless they can carry more bits than are let through."""
-    form = closed_form(compile_result(made.schema).schema)
+    form = derive_closed_form(compile_result(made.schema).schema)
     if isinstance(form, OpenResult):
         assert f"more than {MAX_BITS}" in form.reason
     else:
@@ -223,7 +223,7 @@ def test_closed_schemas_pass_their_values(made: Made) -> None:
 
 
 def _unvalidated(schema: Mapping[str, Any], value: Any) -> Any:
-    return value if isinstance(closed_form(compile_result(schema).schema), ClosedResult) else NOTHING
+    return value if isinstance(derive_closed_form(compile_result(schema).schema), ClosedResult) else NOTHING
 
 
 def _with(monkeypatch: pytest.MonkeyPatch, name: str, planted: Any) -> Passing:
@@ -268,7 +268,7 @@ def _ignoring_keys(schema: Any, path: Any) -> Any:
     return _LooseObject(_object_of({**schema, "additionalProperties": False, "patternProperties": {}}, path))
 
 
-_object_of = closed_result._object_of
+_object_of = closed_result._build_object
 
 
 def _ignoring_patterns(schema: Any, path: Any) -> Any:
@@ -317,7 +317,7 @@ def test_planted_bugs_are_found(
 )
 def test_values_of_a_closed_form_are_checked_again(schema: dict[str, Any], value: Any) -> None:
     """Formats are patterns of ours with real dates; numbers and lists keep their bounds."""
-    form = closed_form(schema)
+    form = derive_closed_form(schema)
     assert isinstance(form, ClosedResult)
     with pytest.raises(ValueError, match="does not fit"):
         form.rebuild(value)
@@ -335,7 +335,7 @@ def test_values_of_a_closed_form_are_checked_again(schema: dict[str, Any], value
 )
 def test_values_at_the_bounds_pass(schema: dict[str, Any], value: Any) -> None:
     """The least and the largest number, the longest list, and a moment of a real day."""
-    form = closed_form(schema)
+    form = derive_closed_form(schema)
     assert isinstance(form, ClosedResult)
     assert form.rebuild(value) == value
 
@@ -343,7 +343,7 @@ def test_values_at_the_bounds_pass(schema: dict[str, Any], value: Any) -> None:
 @pytest.mark.parametrize("day", ["2026-02-29", "2026-13-01", "2026-11-31"])
 def test_a_moment_of_a_day_that_does_not_exist_is_refused(day: str) -> None:
     """Its digits could carry what no date says."""
-    form = closed_form({"type": "string", "format": "date-time"})
+    form = derive_closed_form({"type": "string", "format": "date-time"})
     assert isinstance(form, ClosedResult)
     with pytest.raises(ValueError, match="does not fit"):
         form.rebuild(f"{day}T21:30:00Z")
@@ -366,7 +366,7 @@ def test_a_moment_of_a_day_that_does_not_exist_is_refused(day: str) -> None:
 )
 def test_bits_that_can_still_leak_are_counted(schema: dict[str, Any], value: Any, bits: int) -> None:
     """An upper bound for every form."""
-    form = closed_form(schema)
+    form = derive_closed_form(schema)
     assert isinstance(form, ClosedResult)
     assert (form.bits, form.rebuild(value)) == (bits, value)
 
@@ -386,7 +386,7 @@ def test_bits_that_can_still_leak_are_counted(schema: dict[str, Any], value: Any
 )
 def test_open_forms_say_where(schema: Any, place: str) -> None:
     """By a pointer into the value, with the reason."""
-    form = closed_form(schema)
+    form = derive_closed_form(schema)
     assert isinstance(form, OpenResult)
     assert form.place == place
     assert form.reason
@@ -394,7 +394,7 @@ def test_open_forms_say_where(schema: Any, place: str) -> None:
 
 def test_order_of_keys_and_spelling_of_numbers_carry_nothing() -> None:
     """The rebuilt value has the schema's order, and its own members of lists of values."""
-    form = closed_form(
+    form = derive_closed_form(
         {
             "type": "object",
             "properties": {"a": {"enum": [1, 2]}, "b": {"type": "integer"}},

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.policy.commands.command_line import MAX_CALLS, MAX_CHARS, Word, calls_of, words_of_one_call
+from sessiontree.policy.commands.command_line import MAX_CALLS, MAX_CHARS, Word, split_calls, split_one_call
 from tests.unit.policy.command_strategies import HOSTILE
 
 Read = Callable[[str], tuple[tuple[Word, ...], ...]]
@@ -58,17 +58,17 @@ def agrees_with_bash(read: Read, place: Path) -> int:
 @pytest.mark.covers("REL-L23")
 def test_words_are_those_of_bash(tmp_path: Path) -> None:
     """Thousands of random texts; none that is read means something else to bash."""
-    assert agrees_with_bash(calls_of, tmp_path) > 1000
+    assert agrees_with_bash(split_calls, tmp_path) > 1000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
     [
-        lambda text: calls_of(text.replace("*", "x")),
-        lambda text: calls_of(text.replace("$a", "a")),
-        lambda text: calls_of(text.replace("\\", "")),
-        lambda text: calls_of(text.replace("~", "")),
+        lambda text: split_calls(text.replace("*", "x")),
+        lambda text: split_calls(text.replace("$a", "a")),
+        lambda text: split_calls(text.replace("\\", "")),
+        lambda text: split_calls(text.replace("~", "")),
     ],
     ids=["globs-pass", "variables-pass", "escapes-vanish", "tildes-vanish"],
 )
@@ -86,16 +86,16 @@ def keeps_words(read: Read, words: list[str]) -> None:
 @given(words=WORDS)
 def test_quoted_words_come_back(words: list[str]) -> None:
     """Quotes, spaces and signs included."""
-    keeps_words(calls_of, words)
-    assert words_of_one_call(shlex.join(words)) == tuple(words)
+    keeps_words(split_calls, words)
+    assert split_one_call(shlex.join(words)) == tuple(words)
 
 
 @pytest.mark.parametrize(
     "broken",
     [
-        lambda text: tuple(words[:1] for words in calls_of(text)),
-        lambda text: calls_of(text.replace("''", "")),
-        lambda text: calls_of(text.replace('"', "")),
+        lambda text: tuple(words[:1] for words in split_calls(text)),
+        lambda text: split_calls(text.replace("''", "")),
+        lambda text: split_calls(text.replace('"', "")),
     ],
     ids=["first-word", "empty-vanish", "quotes-vanish"],
 )
@@ -115,7 +115,7 @@ def test_word_property_notices_planted_bugs(broken: Read) -> None:
 @given(text=HOSTILE)
 def test_nothing_but_a_refusal_comes_of_what_cannot_be_read(text: str) -> None:
     """Any text is read, or refused with a reason."""
-    for read in (calls_of, words_of_one_call):
+    for read in (split_calls, split_one_call):
         try:
             assert read(text)
         except ValueError as error:
@@ -141,7 +141,7 @@ def test_nothing_but_a_refusal_comes_of_what_cannot_be_read(text: str) -> None:
 )
 def test_what_is_read(text: str, calls: list[list[str]]) -> None:
     """Words, quotes, pipes, lists, documents with a quoted end, and redirections to nowhere."""
-    assert said(calls_of(text)) == calls
+    assert said(split_calls(text)) == calls
 
 
 REFUSED = (
@@ -179,7 +179,7 @@ REFUSED = (
 def test_what_is_refused(text: str) -> None:
     """Whatever a shell would expand, compute, define, redirect or run alongside it, and what is not seen."""
     with pytest.raises(ValueError, match=r"\w"):
-        calls_of(text)
+        split_calls(text)
 
 
 @pytest.mark.covers("REL-L26")
@@ -192,7 +192,7 @@ def test_what_is_refused(text: str) -> None:
 )
 def test_without_a_shell_patterns_mean_themselves(text: str, words: tuple[str, ...]) -> None:
     """REL-L26: nothing is expanded where nothing could expand it."""
-    assert words_of_one_call(text) == words
+    assert split_one_call(text) == words
 
 
 @pytest.mark.parametrize(
@@ -201,4 +201,4 @@ def test_without_a_shell_patterns_mean_themselves(text: str, words: tuple[str, .
 def test_without_a_shell_one_program_is_named(text: str) -> None:
     """More than one call, or what only a shell could do, is refused."""
     with pytest.raises(ValueError, match=r"\w"):
-        words_of_one_call(text)
+        split_one_call(text)

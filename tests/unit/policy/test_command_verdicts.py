@@ -18,8 +18,8 @@ from sessiontree.policy.commands.verdict import (
     LITERAL,
     PROGRAMS,
     Verdict,
-    precedent_of,
-    single_program,
+    derive_precedent,
+    parse_single_program,
 )
 from tests.unit.policy.command_strategies import CALLS, HARMLESS_CALLS, HOSTILE, INTERPRETERS, Judge, verdict
 from tests.unit.policy.command_strategies import find as find_program
@@ -220,7 +220,7 @@ def test_shapes(command: str, shapes: tuple[str, ...]) -> None:
 )
 def test_every_argument_counts(arguments: dict[str, object], doubt: str) -> None:
     """What a call adds to its command is judged too; an argument nobody knows can't be."""
-    found = precedent_of(arguments, "command", find_program)  # type: ignore[arg-type]
+    found = derive_precedent(arguments, "command", find_program)  # type: ignore[arg-type]
     assert doubt in found.doubt
     assert found.is_harmless is (not doubt)
 
@@ -229,7 +229,7 @@ def test_the_place_belongs_to_what_is_taken_word_by_word() -> None:
     """Removing ``x`` in another directory removes something else; listing one is harmless anywhere."""
 
     def at(command: str, place: str) -> Precedent:
-        return precedent_of({"command": command, "workdir": place}, "command", find_program)
+        return derive_precedent({"command": command, "workdir": place}, "command", find_program)
 
     assert at("rm x", "a").shapes != at("rm x", "b").shapes
     assert at("ls x", "a").shapes == at("ls x", "b").shapes
@@ -241,7 +241,7 @@ def test_the_place_belongs_to_what_is_taken_word_by_word() -> None:
 def test_a_program_without_a_shell_is_a_harmless_one(command: str) -> None:
     """No wrapper, no change, no path of one's own."""
     with pytest.raises(ValueError, match=r"\w"):
-        single_program(command, find_program)
+        parse_single_program(command, find_program)
 
 
 @pytest.mark.parametrize("command", ["'time' ls", "LC_ALL=C time ls", "nice time ls", "nice command ls"])
@@ -256,7 +256,7 @@ def test_what_the_shell_does_not_know_itself_must_be_found(command: str) -> None
 
 def test_a_program_without_a_shell_goes_by_its_path() -> None:
     """Its arguments are what was written."""
-    assert single_program("ls -l '*' *", find_program) == ("/usr/bin/ls", "-l", "*", "*")
+    assert parse_single_program("ls -l '*' *", find_program) == ("/usr/bin/ls", "-l", "*", "*")
 
 
 CHANGING = (
@@ -272,9 +272,9 @@ def test_what_changes_files_is_never_known_to_be_harmless(program: str) -> None:
     line = f"{program} a b"
     for text in (line, f"ls; {line}", f"ls | {line}", f"nice {line}", f"sh -c '{line}'", f"/usr/bin/{line}"):
         assert not verdict(text).is_harmless, text
-        assert not precedent_of({"command": text}, "command", find_program).is_harmless, text
+        assert not derive_precedent({"command": text}, "command", find_program).is_harmless, text
         with pytest.raises(ValueError, match=r"."):
-            single_program(text, find_program)
+            parse_single_program(text, find_program)
     assert program not in HARMLESS
     assert PROGRAMS.get(program) is None or PROGRAMS[program].effect == "makes"
 
@@ -287,8 +287,8 @@ def test_a_request_says_why_its_command_is_open() -> None:
         ("find . -exec sh {} +", "find"),
         ("eval sh run.sh", "eval"),
     ):
-        assert words in precedent_of({"command": command}, "command", find_program).opens, command
+        assert words in derive_precedent({"command": command}, "command", find_program).opens, command
         given: dict[str, JsonValue] = {"command": command, "env": {"X": "1"}}
-        assert words in precedent_of(given, "command", find_program).opens, command
+        assert words in derive_precedent(given, "command", find_program).opens, command
     for command in ("sh run.sh", "ls *", "make && ./run.sh", "for f in a b; do python $f; done"):
-        assert precedent_of({"command": command}, "command", find_program).opens == "", command
+        assert derive_precedent({"command": command}, "command", find_program).opens == "", command

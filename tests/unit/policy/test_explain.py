@@ -14,9 +14,9 @@ from rich.pretty import pretty_repr
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tools.tool import ToolFlag
 from sessiontree.policy.catalog import CATALOG, CatalogRow
-from sessiontree.policy.compiled import CompiledPolicy, apply_steps, compiled, first_removal
+from sessiontree.policy.compiled import CompiledPolicy, apply_steps, compile_policy, find_first_removal
 from sessiontree.policy.settings import ApplyPatchPolicy, PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
-from sessiontree.policy.steps import Standing, Step, steps_of
+from sessiontree.policy.steps import Standing, Step, build_steps
 from sessiontree.policy.vocabulary import Vocabulary
 from tests.unit.policy.policy_strategies import (
     PLAIN_ENTRIES,
@@ -112,7 +112,7 @@ def names_the_first(steps_of_: StepsOf) -> None:
         expected = by_hand(config, standing, rows)
         assert decision.kept == rows.keys() - expected.keys()
         for name, label in expected.items():
-            removal = first_removal(decision, words, name)
+            removal = find_first_removal(decision, words, name)
             assert removal is not None
             assert removal.step == label
 
@@ -125,14 +125,14 @@ def names_the_first(steps_of_: StepsOf) -> None:
 @pytest.mark.slow
 def test_explain_names_the_first_remover() -> None:
     """For any policy, session and tool."""
-    names_the_first(steps_of)
+    names_the_first(build_steps)
 
 
 def _swapped(first: int, second: int) -> StepsOf:
     """Planted: two of the nine stand in each other's place."""
 
     def planted(config: PolicyConfig, standing: Standing, words: Vocabulary) -> tuple[Step, ...]:
-        steps = list(steps_of(config, standing, words))
+        steps = list(build_steps(config, standing, words))
         places = {step.number: at for at, step in enumerate(steps) if step.number}
         if first in places and second in places:
             one, other = places[first], places[second]
@@ -157,12 +157,12 @@ def _exchanged(first: int, second: int) -> StepsOf:
 
 def providers_forgotten(config: PolicyConfig, standing: Standing, words: Vocabulary) -> tuple[Step, ...]:
     """Planted: what is said of a model counts for nobody."""
-    return tuple(step for step in steps_of(config, standing, words) if "byProvider" not in step.label)
+    return tuple(step for step in build_steps(config, standing, words) if "byProvider" not in step.label)
 
 
 def main_is_a_subagent(config: PolicyConfig, standing: Standing, words: Vocabulary) -> tuple[Step, ...]:
     """Planted: Main is judged as its children are."""
-    steps = steps_of(config, standing, words)
+    steps = build_steps(config, standing, words)
     lists = config.subagents
     is_said = lists.allow is not None or bool(lists.deny)
     if standing.kind is SessionKind.MAIN and is_said:
@@ -202,7 +202,7 @@ def test_every_step_has_the_specification_s_label() -> None:
     config = PolicyConfig(
         tools=policy, agents={"clerk": policy}, groups={"family": lists}, sandbox=lists, subagents=lists
     )
-    steps = [step for step in steps_of(config, BRANCH, Vocabulary(ROWS)) if step.number]
+    steps = [step for step in build_steps(config, BRANCH, Vocabulary(ROWS)) if step.number]
     assert [(step.number, step.label) for step in steps] == [
         (1, "tools.profile (full)"),
         (2, "tools.byProvider.profile (full)"),
@@ -400,10 +400,10 @@ def test_explanations_show_themselves() -> None:
 def test_a_policy_is_compiled_once() -> None:
     """Equal tools and an equal policy are the same object; another list or another tool is another one."""
     config = PolicyConfig(tools=ToolPolicy(deny=("exec",)))
-    first = compiled(ROWS, config)
-    assert compiled(tuple(ROWS), PolicyConfig(tools=ToolPolicy(deny=("exec",)))) is first
-    assert compiled(ROWS[1:], config) is not first
-    assert compiled(ROWS, PolicyConfig()) is not first
+    first = compile_policy(ROWS, config)
+    assert compile_policy(tuple(ROWS), PolicyConfig(tools=ToolPolicy(deny=("exec",)))) is first
+    assert compile_policy(ROWS[1:], config) is not first
+    assert compile_policy(ROWS, PolicyConfig()) is not first
     assert first.decide(MAIN) is first.decide(Standing(SessionKind.MAIN, is_owner=True))
 
 

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from sessiontree.policy.commands import shell_names
-from sessiontree.policy.commands.named_words import MAX_TEXT_CHARS, words_in
+from sessiontree.policy.commands.named_words import MAX_TEXT_CHARS, collect_words
 from sessiontree.policy.commands.word_forms import expand_braces
-from sessiontree.sandbox.commands.environment import fresh_environment
+from sessiontree.sandbox.commands.environment import make_fresh_environment
 
 BASH = shutil.which("bash", path="/usr/bin:/bin") or ""
 HOSTILE = {
@@ -40,7 +40,7 @@ HOSTILE = {
 def test_words_are_read_in_bounded_time(text: str) -> None:
     """Without recursion, and linear in the text; what is too long is open."""
     begun = time.process_time()
-    found = words_in(text, {})
+    found = collect_words(text, {})
     assert time.process_time() - begun < 1
     assert len(text) <= MAX_TEXT_CHARS or found.is_open
 
@@ -50,7 +50,7 @@ def test_words_are_read_in_bounded_time(text: str) -> None:
 )
 def test_one_question_reads_a_command_once(text: str) -> None:
     """The digest, its comparison and the request share what was read."""
-    assert words_in(text, {"X": "1"}) is words_in(text, {"X": "1"})
+    assert collect_words(text, {"X": "1"}) is collect_words(text, {"X": "1"})
 
 
 @pytest.mark.skipif(not BASH, reason="other platform: no bash")
@@ -65,13 +65,13 @@ def test_every_builtin_and_keyword_is_listed() -> None:
 @pytest.mark.skipif(not BASH, reason="other platform: no bash")
 def test_every_variable_that_a_shell_sets_is_known() -> None:
     """Those that it has before it runs anything, and those of the environment."""
-    environment = fresh_environment(("/usr/bin", "/bin"), "/", {})
+    environment = make_fresh_environment(("/usr/bin", "/bin"), "/", {})
     said = subprocess.run(
         [BASH, "-c", "compgen -v"], capture_output=True, text=True, check=True, env=environment
     )
     for name in {*said.stdout.split(), *environment}:
         assert shell_names.is_shells_variable(name), name
-        found = words_in(f"sh x${name}.sh", {})
+        found = collect_words(f"sh x${name}.sh", {})
         assert found.is_open, name
 
 
@@ -94,7 +94,7 @@ def test_a_plain_command_is_not_open() -> None:
         'curl -d \'{"a": 1, "b": 2}\' x',
         "LC_ALL=C sort words",
     ):
-        assert words_in(text, {}).why_open == "", text
+        assert collect_words(text, {}).why_open == "", text
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_plain_command_is_not_open() -> None:
 def test_braces_name_what_bash_makes_of_them(form: str, expansions: str) -> None:
     """A file that a command names by braces is one of the words that its rights are judged by."""
     assert set(expand_braces(form)) == {form, *expansions.split()}
-    assert set(expansions.split()) <= words_in(f"cat {form}", {}).words
+    assert set(expansions.split()) <= collect_words(f"cat {form}", {}).words
 
 
 @pytest.mark.parametrize("form", ["{a..C}", "{a..1}", "{-01..1}", "{1..300}", "{1..2..3..4}", "{é..z}"])
@@ -125,7 +125,7 @@ def test_braces_that_are_not_read_leave_the_command_open(form: str) -> None:
     """Nothing is taken to be harmless because it was not understood."""
     with pytest.raises(ValueError, match=re.escape(form.strip("{}"))):
         expand_braces(form)
-    assert words_in(f"sh {form}", {}).why_open
+    assert collect_words(f"sh {form}", {}).why_open
 
 
 @pytest.mark.parametrize(
@@ -141,6 +141,6 @@ def test_braces_that_are_not_read_leave_the_command_open(form: str) -> None:
 )
 def test_a_document_is_read_as_who_gets_it_reads_it(text: str, is_run: bool) -> None:
     """For a shell it is a program; for another command what is quoted in it names nothing."""
-    assert bool(words_in(text, {}).why_open) is is_run
-    assert words_in(text.replace("$W", "hidden/a.txt"), {}).words >= {"hidden/a.txt"}
-    assert not words_in(text.replace("$W", "hidden/a.txt"), {}).is_open
+    assert bool(collect_words(text, {}).why_open) is is_run
+    assert collect_words(text.replace("$W", "hidden/a.txt"), {}).words >= {"hidden/a.txt"}
+    assert not collect_words(text.replace("$W", "hidden/a.txt"), {}).is_open

@@ -6,7 +6,7 @@ import pytest
 
 from sessiontree.contracts.recorded.approvals import Rule
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.policy.rules import rule_slips
+from sessiontree.policy.rules import find_rule_slips
 
 DEPLOY: dict[str, JsonValue] = {
     "type": "object",
@@ -31,7 +31,7 @@ SCHEMAS = {"deploy": DEPLOY, "anything": OPEN}
 
 def slips(rule: Rule) -> list[str]:
     """Return what is said of one rule."""
-    return list(rule_slips("approver", [Rule(), rule], SCHEMAS, {"ship": "deploy"}))
+    return list(find_rule_slips("approver", [Rule(), rule], SCHEMAS, {"ship": "deploy"}))
 
 
 @pytest.mark.covers("POL14")
@@ -100,7 +100,7 @@ def test_an_open_schema_may_hold_anything() -> None:
 def test_each_rule_is_judged_for_itself() -> None:
     """A rule for a tool that was left out, and one that is wrong, leave the rules after them to be read."""
     rules = [Rule(tool="exec"), Rule(tool="depoly"), Rule(tool="deploy", where={"/targt": "x"})]
-    second, third = rule_slips("approver", rules, SCHEMAS, {})
+    second, third = find_rule_slips("approver", rules, SCHEMAS, {})
     assert second.startswith("approver: rule 2 ('depoly') matches no call")
     assert "rule 3" in third
     assert "did you mean '/target'?" in third
@@ -113,7 +113,7 @@ def test_a_place_is_looked_for_where_the_type_may_have_members(type_: JsonValue,
     """The type may be one name or a list of them."""
     schema: dict[str, JsonValue] = {"properties": {"inner": {"type": type_}}}
     rule = Rule(tool="nested", where={"/inner/name": "x"})
-    assert (list(rule_slips("approver", [rule], {"nested": schema}, {})) == []) is holds
+    assert (list(find_rule_slips("approver", [rule], {"nested": schema}, {})) == []) is holds
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_a_place_is_looked_for_where_the_type_may_have_members(type_: JsonValue,
 )
 def test_a_search_without_an_end_counts_as_found(circle: dict[str, JsonValue]) -> None:
     """A rule is not called wrong because its tool's schema refers to itself."""
-    assert list(rule_slips("approver", [Rule(tool="*", where={"/x": "y"})], {"round": circle}, {})) == []
+    assert list(find_rule_slips("approver", [Rule(tool="*", where={"/x": "y"})], {"round": circle}, {})) == []
 
 
 def test_a_wide_schema_is_looked_at_to_a_bound() -> None:
     """What comes after a thousand variants counts as possible."""
     for variants, is_wrong in ((900, True), (1_100, False)):
         wide: dict[str, JsonValue] = {"anyOf": [{"type": "string"}] * variants, "type": "string"}
-        said = list(rule_slips("approver", [Rule(tool="*", where={"/x": "y"})], {"wide": wide}, {}))
+        said = list(find_rule_slips("approver", [Rule(tool="*", where={"/x": "y"})], {"wide": wide}, {}))
         assert bool(said) is is_wrong

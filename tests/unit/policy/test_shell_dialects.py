@@ -14,9 +14,9 @@ from random import Random
 import pytest
 
 from sessiontree.contracts.recorded.approvals import Precedent
-from sessiontree.policy.commands.command_line import calls_of, is_harmless_variable
-from sessiontree.policy.commands.verdict import judge, precedent_of
-from sessiontree.sandbox.commands.environment import SYSTEM_PATH, program_finder
+from sessiontree.policy.commands.command_line import is_harmless_variable, split_calls
+from sessiontree.policy.commands.verdict import derive_precedent, judge
+from sessiontree.sandbox.commands.environment import SYSTEM_PATH, make_program_finder
 from tests.example_fixtures import examples
 from tests.unit.policy.command_strategies import find, verdict
 
@@ -120,7 +120,7 @@ def within(shell: str, text: str) -> str:
 
 def judged(shell: str, text: str) -> bool:
     """Whether the judge calls a text harmless for a shell."""
-    finder = program_finder("/nonexistent", SYSTEM_PATH)
+    finder = make_program_finder("/nonexistent", SYSTEM_PATH)
     nested = judge(within(shell, text), finder).is_harmless
     if shell == "bash":  # which is the shell that commands are given to
         assert judge(text, finder).is_harmless == nested
@@ -194,7 +194,7 @@ def test_what_bash_alone_knows_is_in_doubt_for_others(shell: str, mark: str) -> 
     assert verdict(f"ls {mark}").is_harmless
     assert verdict(within(shell, within("bash", f"ls {mark}"))).is_harmless
     with pytest.raises(ValueError, match="background"):
-        calls_of(f"ls {mark}", is_bash=False)
+        split_calls(f"ls {mark}", is_bash=False)
 
 
 def test_without_bash_text_is_for_the_shell_of_posix() -> None:
@@ -246,9 +246,9 @@ NAMES = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES")
 def with_locale(name: str, value: str) -> list[Precedent]:
     """Return what is known of a line that gives a shell a locale: before it, by ``env``, and by the call."""
     line, setting = "bash -c 'echo x'", shlex.join((f"{name}={value}",))
-    called = precedent_of({"command": "echo x", "env": {name: value}}, "command", find)
+    called = derive_precedent({"command": "echo x", "env": {name: value}}, "command", find)
     written = [f"{name}={value} {line}", f"env {setting} {line}", f"env -i {setting} nice {line}"]
-    return [called, *(precedent_of({"command": each}, "command", find) for each in written)]
+    return [called, *(derive_precedent({"command": each}, "command", find) for each in written)]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -134,7 +134,7 @@ def _masks(steps: Iterable[Step], words: Vocabulary) -> list[tuple[Step, int]]:
 
 
 def _made(words: Vocabulary, mask: int) -> ToolDecision:
-    return ToolDecision(frozenset(words.names_in(mask)), ())
+    return ToolDecision(frozenset(words.list_names(mask)), ())
 
 
 def adds_a_ghost(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:

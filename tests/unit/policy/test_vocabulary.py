@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.policy.catalog import CATALOG, CatalogRow
-from sessiontree.policy.vocabulary import Vocabulary, folded, folded_glob, provider_of
+from sessiontree.policy.vocabulary import Vocabulary, fold_glob, fold_name, split_model_name
 from tests.unit.policy.policy_strategies import (
     ENTRIES,
     GLOBS,
@@ -70,7 +70,7 @@ def folds_once(fold: Fold) -> None:
 @pytest.mark.covers("REL-L59")
 def test_names_fold_once() -> None:
     """Case, width, hyphens and edges make no other name."""
-    folds_once(folded)
+    folds_once(fold_name)
 
 
 @pytest.mark.parametrize("planted", [str.casefold, str.strip, lambda name: name.strip(" .").lower()])
@@ -90,14 +90,14 @@ def spelling_is_no_matter(made: Words) -> None:
         other = data.draw(spelled(entry))
         assert words.denied(other) == words.denied(entry)
         assert words.allowed(other) == words.allowed(entry)
-        assert words.knows(other) == words.knows(entry)
+        assert words.is_known(other) == words.is_known(entry)
 
     check()
     words = made(ROWS)
     for row in ROWS:
         for name in (row.name, *row.aliases):
-            assert words.names_in(words.denied(name)) == (row.name,)
-            assert words.names_in(words.allowed(name)) == (row.name,)
+            assert words.list_names(words.denied(name)) == (row.name,)
+            assert words.list_names(words.allowed(name)) == (row.name,)
 
 
 @pytest.mark.covers("REL-P7", "REL-L8", "REL-L59")
@@ -111,7 +111,7 @@ class ExactWords(Vocabulary):
 
     def denied(self, entry: str) -> int:
         """Return the tools of exactly that name."""
-        return self.bit_of(entry) or (super().denied(entry) if "*" in entry or ":" in entry else 0)
+        return self.get_bit(entry) or (super().denied(entry) if "*" in entry or ":" in entry else 0)
 
 
 class NamelessWords(Vocabulary):
@@ -119,7 +119,7 @@ class NamelessWords(Vocabulary):
 
     def denied(self, entry: str) -> int:
         """Return the tools of that name, without what it is an alias of."""
-        return super().denied(entry) if folded(entry) not in {"bash", "shell"} else 0
+        return super().denied(entry) if fold_name(entry) not in {"bash", "shell"} else 0
 
 
 @pytest.mark.covers("REL-P7")
@@ -143,10 +143,10 @@ def test_groups_are_the_specification_s() -> None:
     """Eleven groups by section, with what this house adds; ``group:openclaw`` lacks files and runtime."""
     words = Vocabulary(CATALOG)
     for group, names in SEED_GROUPS.items():
-        assert set(words.names_in(words.allowed(group))) == {*names.split(), *OURS.get(group, "").split()}
+        assert set(words.list_names(words.allowed(group))) == {*names.split(), *OURS.get(group, "").split()}
     outside = {*SEED_GROUPS["group:fs"].split(), *OURS["group:fs"].split(), "exec", "process"}
     further = {row.name for row in CATALOG if row.section in {"landing", "network"}}
-    openclaw = set(words.names_in(words.allowed("group:openclaw")))
+    openclaw = set(words.list_names(words.allowed("group:openclaw")))
     assert openclaw == {row.name for row in CATALOG} - outside - further
 
 
@@ -155,24 +155,24 @@ def test_plugins_are_named_by_their_id_and_together() -> None:
     """``radio`` and ``group:plugins`` are the plugin's tools; its section is a group too."""
     words = Vocabulary((*CATALOG, OWN, *PLUGGED))
     for entry in ("radio", "RADIO", "group:plugins", "group:music"):
-        assert words.names_in(words.allowed(entry)) == ("tune", "Station-List")
+        assert words.list_names(words.allowed(entry)) == ("tune", "Station-List")
         assert words.denied(entry) == words.allowed(entry)
-    assert words.names_in(words.allowed("group:user")) == ("ledger",)
+    assert words.list_names(words.allowed("group:user")) == ("ledger",)
 
 
 def test_a_glob_that_denies_sees_aliases_and_one_that_allows_does_not() -> None:
     """Deny ``ba*`` removes what ``bash`` calls; allow ``ba*`` lets no shell in by a side name."""
     words = Vocabulary(CATALOG)
-    assert words.names_in(words.denied("ba*")) == ("exec",)
+    assert words.list_names(words.denied("ba*")) == ("exec",)
     assert words.allowed("ba*") == 0
 
 
 def test_a_tool_that_takes_the_place_of_another_falls_under_its_deny() -> None:
     """A program's own ``bash`` is denied with ``exec``; a list that allows ``exec`` does not let it in."""
     words = Vocabulary([CatalogRow("bash", "Bash", "user", OWN.tier, OWN.kinds)])
-    assert words.names_in(words.denied("exec")) == ("bash",)
+    assert words.list_names(words.denied("exec")) == ("bash",)
     assert words.allowed("exec") == 0
-    assert words.names_in(words.allowed("bash")) == ("bash",)
+    assert words.list_names(words.allowed("bash")) == ("bash",)
 
 
 @pytest.mark.covers("POL13")
@@ -192,7 +192,7 @@ def test_a_tool_that_takes_the_place_of_another_falls_under_its_deny() -> None:
 )
 def test_globs_of_lists_are_folded_as_names_are(entry: str, fits: list[str], fails: list[str]) -> None:
     """The language of all globs, over folded names."""
-    glob = folded_glob(entry)
+    glob = fold_glob(entry)
     assert glob is not None
     assert [name for name in fits + fails if glob.fits(name)] == fits
 
@@ -201,7 +201,7 @@ def test_globs_of_lists_are_folded_as_names_are(entry: str, fits: list[str], fai
 def test_an_entry_that_fits_nothing_is_unknown(entry: str) -> None:
     """So it is reported (POL6), and it allows and denies nothing."""
     words = Vocabulary(CATALOG)
-    assert not words.knows(entry)
+    assert not words.is_known(entry)
     assert words.allowed(entry) == words.denied(entry) == 0
 
 
@@ -217,4 +217,4 @@ def test_an_entry_that_fits_nothing_is_unknown(entry: str) -> None:
 )
 def test_a_model_s_provider_is_its_first_part(model: str, parts: tuple[str, str]) -> None:
     """Either sign parts them; only the first one counts."""
-    assert provider_of(model) == parts
+    assert split_model_name(model) == parts

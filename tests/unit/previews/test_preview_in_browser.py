@@ -6,12 +6,12 @@ from typing import Final
 
 import pytest
 
-from sessiontree.browser.found import found_browser
+from sessiontree.browser.found import find_browser
 from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.previews.preview_server import PreviewServer
 from tests.unit.web.site_fakes import Site, answer, local_web, serving
 
-pytestmark = pytest.mark.skipif(not found_browser().is_ready, reason="no browser is installed")
+pytestmark = pytest.mark.skipif(not find_browser().is_ready, reason="no browser is installed")
 
 ATTACK: Final = """async (console_) => {
   const tried = async (attempt) => {

@@ -22,7 +22,7 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.approvals import CheckedCall, RejectedCall
 from sessiontree.contracts.recorded.codec import pack, pack_joined
 from sessiontree.contracts.recorded.programs import STARTS_CHILDREN
-from sessiontree.contracts.recorded.results import error_message
+from sessiontree.contracts.recorded.results import make_error_message
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.contracts.values.messages import TextContent, ToolCall, ToolResultMessage
@@ -30,7 +30,7 @@ from sessiontree.dispatch.results import ImmediateOutcome
 from sessiontree.journal.replay import replay_session
 from sessiontree.programs.inside.program import Interpreters
 from sessiontree.programs.interpreter_process import InterpreterProcess
-from sessiontree.programs.signatures import face_of
+from sessiontree.programs.signatures import build_face
 from sessiontree.runtime.runner.program_runs import ProgramHost, ProgramRuns
 from sessiontree.sandbox.process_tree import children
 from sessiontree.session import instructions as todo
@@ -168,7 +168,7 @@ class World:
         self._due.clear()
         self._runs = ProgramRuns(
             self._state,
-            face_of(TOOLS, STARTS_CHILDREN),
+            build_face(TOOLS, STARTS_CHILDREN),
             10_000,
             lambda: AT_MS,
             ProgramHost(self._queue, self._finish, self._begin, self._heard.set),
@@ -316,7 +316,7 @@ class World:
         if call.tool == "note":
             self.run.effects.append(str(number))
         if call.tool == "fail":
-            failed = error_message("c", "fail", ExecutionError(f"{number} failed"), AT_MS)
+            failed = make_error_message("c", "fail", ExecutionError(f"{number} failed"), AT_MS)
             return stimuli.CallFinished(AT_MS, call.key, "error", failed)
         text = dump_json({"n": number, "of": call.tool})
         message = ToolResultMessage("c", call.tool, (TextContent(text),), None, False, AT_MS)
@@ -325,7 +325,7 @@ class World:
 
 def _aborted(key: str) -> Stimulus:
     return stimuli.CallFinished(
-        AT_MS, key, "aborted", error_message("c", "x", ExecutionError("given up"), AT_MS)
+        AT_MS, key, "aborted", make_error_message("c", "x", ExecutionError("given up"), AT_MS)
     )
 
 

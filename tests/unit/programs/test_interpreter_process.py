@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import ConfinementUnavailable
-from sessiontree.programs.found import FoundInterpreter, confined_words, found_interpreter
+from sessiontree.programs.found import FoundInterpreter, build_confined_command, find_interpreter
 from sessiontree.programs.interpreter_process import InterpreterEndedError, InterpreterProcess
 from sessiontree.programs.orders import order_opening
-from sessiontree.programs.signatures import face_of
-from sessiontree.sandbox.commands.environment import running_interpreter
-from sessiontree.sandbox.process_tree import descendants
+from sessiontree.programs.signatures import build_face
+from sessiontree.sandbox.commands.environment import get_running_interpreter
+from sessiontree.sandbox.process_tree import find_descendants
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def process() -> AsyncIterator[InterpreterProcess]:
 
 def opening(code: str) -> dict[str, object]:
     """Return the order that opens a program without tools."""
-    return order_opening(code, face_of({}, ""), clock_ms=86_400_000, seed="s")
+    return order_opening(code, build_face({}, ""), clock_ms=86_400_000, seed="s")
 
 
 def confinement(pid: int) -> tuple[list[str], str, set[str]]:
@@ -47,7 +47,7 @@ async def test_its_processes_hold_nothing_and_are_filtered(process: InterpreterP
     assert (await process.ask("one", opening("1 + 1")))["value"] == 2
     own = process._process.pid
     assert own is not None
-    pids = [own, *descendants(own)]
+    pids = [own, *find_descendants(own)]
     assert len(pids) > 1
     for pid in pids:
         files, seccomp, names = confinement(pid)
@@ -100,11 +100,11 @@ async def test_a_reused_interpreter_knows_nothing_of_the_program_before(process:
     own = process._process.pid
     assert own is not None
     for name in ("two", "three"):
-        before = set(descendants(own))
+        before = set(find_descendants(own))
         assert "failed" not in await process.ask(name, opening(LEAVES) | unchecked)
         again = await process.ask(f"{name} again", opening(LOOKS) | unchecked)
         assert again["value"] == first["value"]
-        assert before <= set(descendants(own)), "its interpreter was used again"
+        assert before <= set(find_descendants(own)), "its interpreter was used again"
 
 
 async def test_its_end_is_said_to_all_that_wait(process: InterpreterProcess) -> None:
@@ -122,13 +122,13 @@ def test_a_missing_part_is_named() -> None:
     """With what to install."""
     found = FoundInterpreter("", "", "the library pydantic-monty is missing; install sessiontree[programs]")
     with pytest.raises(ConfinementUnavailable, match=r"install sessiontree\[programs\]"):
-        confined_words(found)
+        build_confined_command(found)
 
 
 def test_the_interpreter_of_another_environment_s_packages_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment may use packages of another one; its own directory of programs has no interpreter."""
-    elsewhere = replace(running_interpreter(), programs="/nonexistent")
-    monkeypatch.setattr("sessiontree.programs.found.running_interpreter", lambda: elsewhere)
-    found = found_interpreter.__wrapped__()
+    elsewhere = replace(get_running_interpreter(), programs="/nonexistent")
+    monkeypatch.setattr("sessiontree.programs.found.get_running_interpreter", lambda: elsewhere)
+    found = find_interpreter.__wrapped__()
     assert found.is_ready
     assert os.access(found.binary, os.X_OK)

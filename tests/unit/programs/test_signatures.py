@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.programs.signatures import face_of, function_name, signature_of, type_of
+from sessiontree.programs.signatures import build_face, format_signature, make_function_name, type_of
 
 SCHEMAS = [
     ({"type": "string"}, "str"),
@@ -48,10 +48,10 @@ def test_required_arguments_come_first_and_may_not_be_missing() -> None:
         },
         "required": ["path"],
     }
-    assert signature_of("read", schema) == (
+    assert format_signature("read", schema) == (
         "async def read(*, path: str, limit: int | None = ..., timeout_s: float = ...) -> Any: ...\n"
     )
-    assert signature_of("now", {}) == "async def now(*, timeout_s: float = ...) -> Any: ...\n"
+    assert format_signature("now", {}) == "async def now(*, timeout_s: float = ...) -> Any: ...\n"
 
 
 @pytest.mark.parametrize(
@@ -60,24 +60,24 @@ def test_required_arguments_come_first_and_may_not_be_missing() -> None:
 )
 def test_a_function_has_the_tool_s_name_as_python_spells_it(tool: str, wanted: str) -> None:
     """Whatever the tool is called."""
-    assert function_name(tool) == wanted
+    assert make_function_name(tool) == wanted
 
 
 def test_a_face_is_python_and_leads_each_function_to_its_tool() -> None:
     """A built-in name is bound before the program; the tool that starts children is seen as functions."""
     tools = {name: {"type": "object"} for name in ("exec", "read", "sessions_spawn")}
-    face = face_of(tools, "sessions_spawn")
+    face = build_face(tools, "sessions_spawn")
     ast.parse(face.stubs)
     ast.parse(face.prelude)
     assert face.tools == {"tool_exec": "exec", "read": "read", "spawn_child": "sessions_spawn"}
     assert "exec = tool_exec" in face.prelude
     assert not face.with_own_timeout
-    alone = face_of({"read": {"type": "object"}}, "sessions_spawn")
+    alone = build_face({"read": {"type": "object"}}, "sessions_spawn")
     assert "spawn" not in alone.stubs + alone.prelude
 
 
 def test_a_time_bound_is_the_tool_s_own_if_it_has_one() -> None:
     """Otherwise it bounds how long the program waits."""
     timed: dict[str, Any] = {"type": "object", "properties": {"timeout_s": {"type": "number"}}}
-    assert signature_of("ask", timed) == "async def ask(*, timeout_s: float | None = ...) -> Any: ...\n"
-    assert "ask" in face_of({"ask": timed, "read": {}}, "").with_own_timeout
+    assert format_signature("ask", timed) == "async def ask(*, timeout_s: float | None = ...) -> Any: ...\n"
+    assert "ask" in build_face({"ask": timed, "read": {}}, "").with_own_timeout

@@ -17,7 +17,7 @@ from sessiontree.programs.tool_list import (
     MAX_DESCRIPTION_CHARS,
     NOTE,
     describe_program,
-    short_signature,
+    shorten_signature,
 )
 from sessiontree.runtime.runner.model_requests import ToolOffer
 from sessiontree_tools import builtin_tools
@@ -55,7 +55,7 @@ def check_list(tools: dict[str, Any], own: str) -> None:
     assert head.startswith(own)
     left = re.search(rf"(?:^|; )and (\d+) more: {IN_SCHEMAS}\.$", listed)
     shown = (listed[: left.start()] if left else listed.removesuffix(".")).split("; ") if found else []
-    wanted = [short_signature(name, schema) for name, schema in tools.items() if name != "sessions_spawn"]
+    wanted = [shorten_signature(name, schema) for name, schema in tools.items() if name != "sessions_spawn"]
     assert set(shown) <= set(wanted)
     places = [wanted.index(each) for each in shown]
     assert places == sorted(places)
@@ -83,7 +83,7 @@ def test_a_planted_fault_of_the_list_is_found(bug: str, monkeypatch: pytest.Monk
     tools: dict[str, Any] = {
         f"tool_{number}": {"properties": {f"p{at}": {} for at in range(number % 7)}} for number in range(99)
     }
-    monkeypatch.setattr(tool_list, "_left_out", left_out)
+    monkeypatch.setattr(tool_list, "_format_rest", left_out)
     with pytest.raises(AssertionError):
         for length in range(700, 760):
             check_list(tools, "x" * length)

@@ -30,11 +30,11 @@ from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.contracts.values.messages import ToolCall
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.policy.compiled import compiled
+from sessiontree.policy.compiled import compile_policy
 from sessiontree.programs.found import FoundInterpreter
 from sessiontree.programs.tool_index import MAX_LINE_CHARS, HeldTool, ToolIndex
 from sessiontree.runtime.host import host
-from sessiontree.runtime.rights.session_rights import session_policy
+from sessiontree.runtime.rights.session_rights import make_session_policy
 from sessiontree.runtime.runner.model_requests import ToolOffer
 from sessiontree.runtime.runner.tool_searches import ToolSearches
 from sessiontree.session.state import CallState
@@ -127,7 +127,7 @@ async def test_without_an_interpreter_all_tools_are_offered(
         return json.dumps([[spec.name for spec in request.tools], request.messages[-1].text])
 
     missing = FoundInterpreter("", "", "the library pydantic-monty is missing")
-    monkeypatch.setattr(host, "found_interpreter", lambda: missing)
+    monkeypatch.setattr(host, "find_interpreter", lambda: missing)
     (tmp_path / "ground").mkdir()
     async with SessionTree(
         tmp_path / "ground",
@@ -146,8 +146,8 @@ async def test_without_an_interpreter_all_tools_are_offered(
 def test_a_search_for_somebody_else_finds_what_is_theirs(has_stranger: bool) -> None:
     """What only owners may have called is not found by a turn that acts for a stranger."""
     table = ToolTable([*builtin_tools(), vault])
-    policy = session_policy(
-        compiled(table.rows, PolicyConfig()), "", spec(SessionKind.MAIN), "scripted", has_channel=True
+    policy = make_session_policy(
+        compile_policy(table.rows, PolicyConfig()), "", spec(SessionKind.MAIN), "scripted", has_channel=True
     )
     rights = SessionRights(
         "main",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.protected.named_modules import named_places
+from sessiontree.protected.named_modules import find_named_places
 from sessiontree.protected.own_places import OwnPlaces
 from sessiontree.protected.protected_places import ProtectedPlaces
 from sessiontree.workspace.writer import WorkspaceWriter
@@ -78,7 +78,7 @@ def test_names_in_code_are_found_in_the_programs_directories(tmp_path: Path) -> 
     program.parent.mkdir()
     program.write_text(CODE)
     (tmp_path / "fourth.py").write_text("def f():\n    from seventh import g\n")
-    found = set(named_places([str(program)], (str(tmp_path),)))
+    found = set(find_named_places([str(program)], (str(tmp_path),)))
     for name in (*NAMED, *OF_A_PACKAGE, "seventh"):
         assert {f"{tmp_path}/{name}.py", f"{tmp_path}/{name}/__init__.py"} <= found, name
     assert not [each for each in found if any(name in each for name in ("json", "not", "http"))]
@@ -90,9 +90,9 @@ def test_a_named_module_is_asked_about_and_kept_away_from_commands(tmp_path: Pat
     own = OwnPlaces(named=(str(tmp_path / "rules.py"), str(tmp_path / "absent.py")))
     places = ProtectedPlaces(str(tmp_path), own)
     writer = WorkspaceWriter(tmp_path, own=own)
-    assert writer.places_at("rules.py")
-    assert writer.places_at("absent.py")
-    assert not writer.places_at("other.py")
+    assert writer.find_places("rules.py")
+    assert writer.find_places("absent.py")
+    assert not writer.find_places("other.py")
     seen = places.see()
     assert seen.paths == (str(tmp_path / "rules.py"),)
     assert seen.absent == (str(tmp_path / "absent.py"),)

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from sessiontree.protected.own_places import OwnPlaces, is_installed, module_name, own_places
+from sessiontree.protected.own_places import OwnPlaces, derive_module_name, is_installed, own_places
 from sessiontree.protected.protected_places import ProtectedPlaces
 
 ASK = """
 import json, sys
 {more}
-from sessiontree.protected import own_places, protected_places
+from sessiontree.protected import own_places, find_protected_places
 own = own_places()
 places = protected_places(sys.argv[1], own)
 print(json.dumps({{"why": places._why, "folders": list(places._folders), "seen": places.see().paths}}))
@@ -127,8 +127,8 @@ def test_this_process_names_its_own(tmp_path: Path) -> None:
 def test_a_file_s_module() -> None:
     """By every ending that an importer takes, the longest that fits; a directory is called as it is."""
     for ending in all_suffixes():
-        assert module_name(f"a{ending}") == "a"
-    assert [module_name(name) for name in ("a", "a.txt", "a.b.py")] == ["a", "a.txt", "a.b"]
+        assert derive_module_name(f"a{ending}") == "a"
+    assert [derive_module_name(name) for name in ("a", "a.txt", "a.b.py")] == ["a", "a.txt", "a.b"]
 
 
 def test_what_is_installed_is_known(tmp_path: Path) -> None:

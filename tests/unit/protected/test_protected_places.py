@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.protected import OwnPlaces, ProtectedPlaces, Seen
-from sessiontree.protected.protected_places import DECIDING, UNDER_WAY, RepositoryFinder, folded
+from sessiontree.protected.protected_places import DECIDING, UNDER_WAY, RepositoryFinder, fold_name
 from sessiontree.workspace import WorkspaceWriter
 
 Why: TypeAlias = Callable[[ProtectedPlaces, int, str, Sequence[str]], str]
@@ -44,7 +44,7 @@ SEARCH = settings(
 
 def reference(names: Sequence[str]) -> bool:
     """Return whether names alone make a place protected, written another way."""
-    text = "/" + "/".join(folded(name) for name in names) + "/"
+    text = "/" + "/".join(fold_name(name) for name in names) + "/"
     if text.endswith("/.git/"):
         return True
     deciding = [*DECIDING, *UNDER_WAY, "modules", "worktrees"]
@@ -112,7 +112,7 @@ def test_own_places_are_found_by_what_they_are(tmp_path: Path) -> None:
         "mine.py",
         "env/../mine.py",
     ):
-        assert writer.places_at(path), path
+        assert writer.find_places(path), path
         with pytest.raises(PermissionDenied, match="it is protected"):
             writer.write(path, b"evil")
     for path in ("env/lib/x.py", "mine.py"):
@@ -120,11 +120,11 @@ def test_own_places_are_found_by_what_they_are(tmp_path: Path) -> None:
             writer.remove(path)
     with pytest.raises(PermissionDenied, match="hard links"):
         writer.write("link.py", b"evil")
-    assert not writer.places_at("environment/x.py")
+    assert not writer.find_places("environment/x.py")
     writer.write("environment/x.py", b"fine")
     (root / "env").rename(root / "other")
     (root / "env").symlink_to("other")
-    assert writer.places_at("other/lib/x.py"), "by identity, through the name it is known by"
+    assert writer.find_places("other/lib/x.py"), "by identity, through the name it is known by"
 
 
 def test_a_module_in_front_of_what_is_installed_is_asked_about(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_module_in_front_of_what_is_installed_is_asked_about(tmp_path: Path) -
         "__pycache__/mine.cpython-311.pyc",
         "deep/__pycache__/x.pyc",
     ):
-        assert writer.places_at(path), path
+        assert writer.find_places(path), path
     for path in (
         "mine.py",
         "json.txt",
@@ -149,7 +149,7 @@ def test_a_module_in_front_of_what_is_installed_is_asked_about(tmp_path: Path) -
         "mine/__init__.py",
         "pydantic.md",
     ):
-        assert not writer.places_at(path), path
+        assert not writer.find_places(path), path
 
 
 def test_an_allowed_writer_changes_what_it_was_allowed_and_no_other(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_an_allowed_writer_changes_what_it_was_allowed_and_no_other(tmp_path: Pa
     (root / "b/.git").mkdir(parents=True)
     (root / "link").symlink_to("a")
     writer = WorkspaceWriter(root)
-    allowed = writer.allowing(writer.places_at("link/.git/config"))
+    allowed = writer.allow_places(writer.find_places("link/.git/config"))
     (root / "link").unlink()
     (root / "link").symlink_to("b")
     for path in ("link/.git/config", "b/.git/config", "a/.git/hooks/x"):
@@ -167,7 +167,7 @@ def test_an_allowed_writer_changes_what_it_was_allowed_and_no_other(tmp_path: Pa
             allowed.write(path, b"x")
     assert allowed.write("a/.git/config", b"x").created
     assert allowed.write("plain.txt", b"x").created
-    assert writer.allowing(None).write("b/.git/hooks/x", b"x").created
+    assert writer.allow_places(None).write("b/.git/hooks/x", b"x").created
     with pytest.raises(PermissionDenied):
         writer.write("a/.git/config", b"y")
 
@@ -237,11 +237,11 @@ def test_hooks_of_a_repository_above_the_workspace_are_protected(tmp_path: Path)
     (root / "hooks").mkdir(parents=True)
     git.mkdir()
     (git / "config").write_text("[core]\n\thooksPath = part/hooks\n")
-    assert WorkspaceWriter(root).places_at("hooks/pre-commit")
-    assert not WorkspaceWriter(root).places_at("other/pre-commit")
+    assert WorkspaceWriter(root).find_places("hooks/pre-commit")
+    assert not WorkspaceWriter(root).find_places("other/pre-commit")
     assert ProtectedPlaces(str(root), OwnPlaces()).see().paths == (str(root / "hooks"),)
     (git / "config").write_text("[core]\n\thooksPath = part/later\n")
-    assert WorkspaceWriter(root).places_at("later/pre-commit")
+    assert WorkspaceWriter(root).find_places("later/pre-commit")
     assert ProtectedPlaces(str(root), OwnPlaces()).see().absent == (str(root / "later"),)
 
 

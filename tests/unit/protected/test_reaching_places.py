@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.protected import reaching_places
-from sessiontree.protected.reaching_places import PlaceTree, links_to
+from sessiontree.protected.reaching_places import PlaceTree, trace_links
 
 NAMES = st.sampled_from(["a", "b", "c", "ws"])
 WAYS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
@@ -40,7 +40,7 @@ def make(base: Path, entries: list[tuple[str, str, str, bool]]) -> None:
 
 def touches(place: str, root: str) -> bool:
     """Walk to one place, and say whether a link on the way, or what it is, is below the root."""
-    ways = [*links_to(place), os.path.realpath(place)]
+    ways = [*trace_links(place), os.path.realpath(place)]
     return any(way.startswith(f"{root}/") for way in ways)
 
 
@@ -67,7 +67,7 @@ def test_no_place_that_reaches_is_left_out(
         make(base, step)
         for root in (base / "ws", base / "a/ws", base):
             real = os.path.realpath(root)
-            assert not list(missed(tree.reaching(real), places, real))
+            assert not list(missed(tree.find_reaching(real), places, real))
         shutil.rmtree(base / "c", ignore_errors=True)
         (base / "b").unlink(missing_ok=True) if (base / "b").is_symlink() else None
 
@@ -79,14 +79,14 @@ def test_other_workspaces_are_not_reached(tmp_path: Path) -> None:
     (tmp_path / "own/module.py").touch()
     names = ("own/module.py", "own/package/__init__.py", "gone/a.py", "ws-too/x.py", "ws/x.py")
     tree = PlaceTree(str(tmp_path / name) for name in names)
-    assert tree.reaching(str(tmp_path / "ws")) == {str(tmp_path / "ws/x.py")}
-    assert tree.reaching("/") == {str(tmp_path / name) for name in names}
+    assert tree.find_reaching(str(tmp_path / "ws")) == {str(tmp_path / "ws/x.py")}
+    assert tree.find_reaching("/") == {str(tmp_path / name) for name in names}
 
 
 def test_a_way_back_by_dots_always_counts(tmp_path: Path) -> None:
     """Names do not say where it leads."""
     odd = f"{tmp_path}/own/../ws/x.py"
-    assert PlaceTree([odd]).reaching(str(tmp_path / "other")) == {odd}
+    assert PlaceTree([odd]).find_reaching(str(tmp_path / "other")) == {odd}
 
 
 def test_a_chain_of_links_through_the_workspace_counts(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_chain_of_links_through_the_workspace_counts(tmp_path: Path) -> None:
     (tmp_path / "ws/through").symlink_to(tmp_path / "away")
     (tmp_path / "own").symlink_to(tmp_path / "ws/through")
     place = str(tmp_path / "own/x.py")
-    assert PlaceTree([place]).reaching(str(tmp_path.resolve() / "ws")) == {place}
+    assert PlaceTree([place]).find_reaching(str(tmp_path.resolve() / "ws")) == {place}
 
 
 def test_a_link_that_comes_later_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,10 +109,10 @@ def test_a_link_that_comes_later_is_seen(tmp_path: Path, monkeypatch: pytest.Mon
 
     def comes_later() -> bool:
         tree = PlaceTree([place])
-        assert tree.reaching(str(root / "ws")) == set()
+        assert tree.find_reaching(str(root / "ws")) == set()
         (root / "own/x.py").symlink_to(root / "ws/real.py")
         try:
-            return tree.reaching(str(root / "ws")) == {place}
+            return tree.find_reaching(str(root / "ws")) == {place}
         finally:
             (root / "own/x.py").unlink()
 

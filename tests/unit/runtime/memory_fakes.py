@@ -69,7 +69,7 @@ class ListStore:
         """Note it."""
         self.finished[tree_id] = Ended(tree_id, agent_id, workspace, ended_at_ms)
 
-    async def unfinished_trees(self) -> set[str]:
+    async def list_unfinished_trees(self) -> set[str]:
         """Return those with records that are not noted."""
         return {record.scope.tree_id for record in self.records} - self.finished.keys()
 
@@ -106,7 +106,7 @@ class Supervisor:
     failure: Exception | None = None
     """Raised instead of saying which trees have ended."""
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
+    async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         """Answer each."""
         self.questions.append(tuple(wanted))
         self.asked.set()
@@ -120,7 +120,7 @@ class Supervisor:
             await self.answer.wait()
         return ScopeAnswer(answers, tuple(self.untold))
 
-    async def completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
+    async def list_completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return those that have ended."""
         if self.failure is not None:
             raise self.failure

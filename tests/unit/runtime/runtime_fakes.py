@@ -189,7 +189,7 @@ class KillAt(Faults):
         super().__init__(random.Random(point), die=1.0, delay_s=0.001, deaths_left=1)
         self._left = point
 
-    def happens(self, chance: float) -> bool:
+    def draw_fault(self, chance: float) -> bool:
         """Whether the point is reached."""
         if chance != self.die:
             return False

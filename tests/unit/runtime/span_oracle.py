@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sessiontree.contracts.facts.session_facts import TurnReplied
 from sessiontree.contracts.facts.tree_config import TreeConfig
-from sessiontree.contracts.recorded.codec import kind_of
+from sessiontree.contracts.recorded.codec import get_kind
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts
 from sessiontree.runtime.telemetry.spans import SpanRecord
@@ -70,7 +70,7 @@ def check_trace(found: Sequence[SpanRecord]) -> None:
 def check_complete(found: Sequence[SpanRecord], records: Sequence[JournalRecord]) -> None:
     """The first parts of the spans are one for each session, turn, question to a model and call."""
     facts = [fact for record in records for fact in read_facts(record.text)]
-    kinds = Counter(map(kind_of, facts))
+    kinds = Counter(map(get_kind, facts))
     replies = [fact for fact in facts if isinstance(fact, TurnReplied)]
     names = Counter(span.name.split(" ")[0] for span in found if span.continues is None)
     assert names["session"] == 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.reports.events import TextDelta
-from sessiontree.runtime.timing.clock import TreeClock, machine_ms
+from sessiontree.runtime.timing.clock import TreeClock, read_machine_ms
 from sessiontree.runtime.transport.progress import ProgressHub
 
 
@@ -33,9 +33,9 @@ def test_time_passes_evenly(offset_ms: int, passed: list[int], noted: list[int])
 
 def test_a_clock_begins_at_the_machines_time() -> None:
     """And another one on the machine, given how far it is ahead, shows the same."""
-    before, clock = machine_ms(), TreeClock()
+    before, clock = read_machine_ms(), TreeClock()
     other = TreeClock(clock.offset_ms)
-    assert before - 1 <= clock.now_ms() <= other.now_ms() <= clock.now_ms() <= machine_ms() + 1
+    assert before - 1 <= clock.now_ms() <= other.now_ms() <= clock.now_ms() <= read_machine_ms() + 1
 
 
 async def test_a_bell_rings_at_its_time_or_at_once_where_that_is_over() -> None:

@@ -16,11 +16,11 @@ from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.contracts.values.jsonable import digest_of
-from sessiontree.contracts.values.session_ids import SessionIds, session_key
+from sessiontree.contracts.values.session_ids import SessionIds, compute_session_key
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.policy.compiled import compiled
-from sessiontree.runtime.rights.session_rights import session_policy
+from sessiontree.policy.compiled import compile_policy
+from sessiontree.runtime.rights.session_rights import make_session_policy
 from sessiontree.runtime.runner.tool_calls import Delegation
 from sessiontree.session import instructions as todo
 from sessiontree.session.state import CallState
@@ -47,8 +47,8 @@ def handed(
 ) -> tuple[list[Any], list[Any]]:
     """Hand a call over that this host did not prepare; return what the session hears, and what is over."""
     table = ToolTable(TOOLS)
-    policy = session_policy(
-        compiled(table.rows, PolicyConfig()), "", spec(SessionKind.MAIN), "scripted", has_channel=True
+    policy = make_session_policy(
+        compile_policy(table.rows, PolicyConfig()), "", spec(SessionKind.MAIN), "scripted", has_channel=True
     )
     kind = SessionKind.MAIN
     rights = SessionRights("main", "default", kind, Path("/"), AgentConfig(), FixedStatus(fresh_report(kind)))
@@ -63,7 +63,7 @@ def handed(
         command_fingerprint=lambda arguments, member: "",
     )
     due: deque[Any] = deque()
-    ids = SessionIds("main", session_key(nonce, "main"))
+    ids = SessionIds("main", compute_session_key(nonce, "main"))
     delegation = Delegation(dispatcher, lambda: 5, due, [], ids)
     call = CallState("1.0", ToolCall("c1", tool, {"text": "x"}), asked_by=asked_by)
     checked = CheckedCall("1.0", tool, {"text": "x"}, digest, int(PermissionTier.WORKSPACE), False)

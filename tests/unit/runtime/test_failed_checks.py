@@ -29,8 +29,8 @@ from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.policy.compiled import compiled
-from sessiontree.runtime.rights.session_rights import session_policy
+from sessiontree.policy.compiled import compile_policy
+from sessiontree.runtime.rights.session_rights import make_session_policy
 from sessiontree.testing.context import FixedStatus, fresh_report
 from tests.unit.session.session_fixtures import spec
 
@@ -61,8 +61,8 @@ Fingerprint = Callable[[Mapping[str, JsonValue], str], str]
 def dispatcher_with(fingerprint: Fingerprint) -> Dispatcher:
     """Return the dispatcher of a Main that is asked about commands."""
     table = ToolTable((Runs(),))
-    policy = session_policy(
-        compiled(table.rows, PolicyConfig()), "", spec(SessionKind.MAIN), "scripted", has_channel=True
+    policy = make_session_policy(
+        compile_policy(table.rows, PolicyConfig()), "", spec(SessionKind.MAIN), "scripted", has_channel=True
     )
     kind, config = SessionKind.MAIN, AgentConfig(system_tier="ask")
     rights = SessionRights("main", "default", kind, Path("/"), config, FixedStatus(fresh_report(kind)))

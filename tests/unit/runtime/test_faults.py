@@ -14,12 +14,12 @@ import pytest
 from sessiontree import CallbackChannel, Limits, SessionTree, Tool
 from sessiontree.backends.local.backend import Faults
 from sessiontree.contracts.facts.session_facts import CallResolved
-from sessiontree.contracts.values.session_ids import session_key
+from sessiontree.contracts.values.session_ids import compute_session_key
 from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.replay.replay_check import replay_records
 from sessiontree.runtime.replay.stored_trees import load_tree
 from sessiontree.session.evolve import evolve
-from sessiontree.session.state import initial
+from sessiontree.session.state import make_initial_state
 from tests.behaviour import household_fakes as household
 from tests.behaviour.effect_fakes import TOOLS, Append, effects
 from tests.behaviour.fact_fixtures import facts_of, records
@@ -83,7 +83,7 @@ async def check(runtime: FaultyRuntime, tree: SessionTree, deaths: int) -> None:
 async def check_replay(runtime: FaultyRuntime, tree: SessionTree) -> None:
     """REL-S38, REL-S41: facts are dense, replay to what the supervisor holds, and are decided again."""
     backend = runtime.local
-    await backend.core.tree(tree.tree_id).caught_up()
+    await backend.core.tree(tree.tree_id).wait_until_durable()
     found = await records(tree)
     assert [record.seq for record in found] == list(range(1, len(found) + 1))
     assert all(earlier.at_ms <= later.at_ms for earlier, later in pairwise(found))
@@ -95,7 +95,9 @@ async def check_replay(runtime: FaultyRuntime, tree: SessionTree) -> None:
         runner = transport.host._runner
         if runner is not None and runner.session in replayed.sessions:
             spec = replayed.sessions[runner.session].spec
-            state = initial(spec, replayed.limits, session_key(config.nonce, runner.session))
+            state = make_initial_state(
+                spec, replayed.limits, compute_session_key(config.nonce, runner.session)
+            )
             for record in backend._journal.read_session(tree.tree_id, runner.session):
                 evolve(state, read_fact(record.text))
             assert state == runner.state

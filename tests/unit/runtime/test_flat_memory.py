@@ -13,10 +13,10 @@ import pytest
 from sessiontree import SessionClosed, SessionKind
 from sessiontree.contracts.recorded.approvals import RejectedCall
 from sessiontree.contracts.values.messages import ToolCall
-from sessiontree.contracts.values.untrusted import wrapped
+from sessiontree.contracts.values.untrusted import wrap_untrusted
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome
-from sessiontree.policy.compiled import CompiledPolicy, compiled
+from sessiontree.policy.compiled import CompiledPolicy, compile_policy
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.policy.steps import Standing
 from sessiontree.runtime.host.host import HostEquipment, build_tooling
@@ -58,7 +58,7 @@ def is_flat(make: Callable[[], Attack]) -> None:
 
 def dispatcher() -> Dispatcher:
     """Return the dispatcher of a Main with every tool."""
-    policy = compiled(TABLE.rows, PolicyConfig())
+    policy = compile_policy(TABLE.rows, PolicyConfig())
     equipment = HostEquipment(TABLE, {}, (), None, policy, "family", None)
     frame = adopt(SessionKind.MAIN, "clerk", tuple(entry.name for entry in TABLE), "openai/gpt-5")
     return build_tooling(equipment, frame, rights_of(frame), now_ms)[1]
@@ -114,7 +114,7 @@ def pages_of_any_source() -> Attack:
 
     def attack(number: int) -> None:
         letters = "".join(chr(0x4E00 + 3 * number + at) for at in range(3))
-        assert wrapped(f"<<< {letters} >>>", kind="web page", source=f"https://x.example/{number}")
+        assert wrap_untrusted(f"<<< {letters} >>>", kind="web page", source=f"https://x.example/{number}")
 
     return attack
 

@@ -75,7 +75,7 @@ def test_a_process_that_a_tool_keeps_outlives_its_session() -> None:
 
 ENDED = """
 import asyncio, subprocess, sys
-from sessiontree.runtime.host.host_process import OwnProcess, resident_bytes
+from sessiontree.runtime.host.host_process import OwnProcess, measure_resident_bytes
 
 async def begun(why):
     quiet = subprocess.DEVNULL

@@ -27,7 +27,7 @@ from sessiontree.runtime.runner.session_runner import RunnerState
 from sessiontree.runtime.transport.frames import Adopt, Frame, Kill, LetGo, Outcome, PollReply, Release
 from sessiontree.runtime.transport.link import HostLink
 from sessiontree.sandbox.process_tree import ProcessIdentity
-from sessiontree.session.state import initial
+from sessiontree.session.state import make_initial_state
 from tests.behaviour.fact_fixtures import until
 from tests.unit.runtime.runtime_fakes import FaultyRuntime, LongCall
 from tests.unit.runtime.test_abandoned_hosts import Threadless
@@ -94,7 +94,7 @@ class RecordedBackend(LocalBackend):
         """Return the frames of a type, host by host."""
         return [frame for transport in self.made for frame in transport.frames if isinstance(frame, kind)]
 
-    async def adopted(self, count: int) -> None:
+    async def make_adopted(self, count: int) -> None:
         """Wait until so many adoptions were sent."""
         while len(self.sent(Adopt)) < count:
             self._came.clear()
@@ -141,7 +141,7 @@ async def held_up(
     mapped = asyncio.create_task(tree.main.map("worker", ["hold", *["look"] * 5], concurrency=6))
     await held.began.wait()
     (link,) = backend.core.scheduler.links
-    await backend.adopted(4)
+    await backend.make_adopted(4)
     return mapped, link
 
 
@@ -233,15 +233,15 @@ def test_what_a_host_keeps_is_bounded() -> None:
     kept = KeptSessions()
     kept.only("one")
     for epoch in range(1, 5):
-        kept.keep("main", epoch, RunnerState(initial(spec(), Limits()), 0, MAX_KEPT_CHARS // 3))
+        kept.keep("main", epoch, RunnerState(make_initial_state(spec(), Limits()), 0, MAX_KEPT_CHARS // 3))
     assert [epoch for _, epoch in kept.states] == [2, 3, 4]
     assert kept.take("main", 1) is None
     assert kept.take("main", 3) is not None
     assert kept.take("main", 3) is None
     assert kept.size == 2 * (MAX_KEPT_CHARS // 3)
-    kept.keep("main", 9, RunnerState(initial(spec(), Limits()), 0, MAX_KEPT_CHARS + 1))
+    kept.keep("main", 9, RunnerState(make_initial_state(spec(), Limits()), 0, MAX_KEPT_CHARS + 1))
     assert (kept.size, len(kept.states)) == (0, 0)
-    kept.keep("main", 10, RunnerState(initial(spec(), Limits()), 0, 1))
+    kept.keep("main", 10, RunnerState(make_initial_state(spec(), Limits()), 0, 1))
     kept.only("another")
     assert kept.take("main", 10) is None
 

@@ -158,7 +158,7 @@ async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -
     assert link.connection() == link.connection() == "the connection"
     assert [(row.name, row.role, row.pid) for row in link.actors()] == [("memory", "memory", 0)]
     link.begun(77)
-    told = link.scopes_for(
+    told = link.answer_scopes(
         [("a", "recall"), ("b", "remember"), ("c", "recall")],
         [_SCOPE, _SCOPE, SessionClosed("?", "none")],
     )
@@ -168,7 +168,7 @@ async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -
     link.ended(end)
     (process,) = started
     assert process.told == [("revoked", "a"), ("ended", end)]
-    assert [link.scopes_for([], []).ended for _ in range(2)] == [(end,), ()], (
+    assert [link.answer_scopes([], []).ended for _ in range(2)] == [(end,), ()], (
         "it is reported once more, in order"
     )
     assert [row.pid for row in link.actors()] == [77]
@@ -183,7 +183,7 @@ async def test_a_process_that_begins_again_knows_no_grant() -> None:
     link = MemoryLink(lambda: process)
     link.connection()
     link.begun(1)
-    link.scopes_for([("a", "recall")], [_SCOPE])
+    link.answer_scopes([("a", "recall")], [_SCOPE])
     link.begun(2)
     link.revoked("a")
     assert process.told == []

@@ -75,7 +75,7 @@ async def test_everything_is_asked_of_who_writes(sharing: Sharing) -> None:
     await one.open()
     stored = await one.store([SKY], SCOPE, "key")
     await two.open()
-    assert await two.unfinished_trees() == {"t1"}
+    assert await two.list_unfinished_trees() == {"t1"}
     assert await two.store([SKY], SCOPE, "key") == stored
     assert await two.store([NewRecord("the sea")], SCOPE, "other") != stored
     for scope in (SCOPE, None):
@@ -87,7 +87,7 @@ async def test_everything_is_asked_of_who_writes(sharing: Sharing) -> None:
     assert await one.select(Selection(ids=tuple(stored)), SCOPE, 10) == []
     third = sharing()
     await third.open()
-    assert await third.unfinished_trees() == set()
+    assert await third.list_unfinished_trees() == set()
 
 
 async def test_many_questions_are_answered_at_once(sharing: Sharing) -> None:

@@ -319,5 +319,5 @@ async def test_what_a_gateway_remembers_to_share_is_bounded() -> None:
     """However many trees and agents there were, few lists of tools are kept beyond their conversations."""
     core = GatewayCore(lambda tree_id: {})
     for number in range(3 * MOST_SHARED):
-        core._sharing(f"tree{number}", ModelPrompt("", (ToolSpec(f"tool{number}", "", {}),), None))
+        core._share_tools(f"tree{number}", ModelPrompt("", (ToolSpec(f"tool{number}", "", {}),), None))
     assert len(core._shared) == MOST_SHARED

@@ -150,11 +150,11 @@ async def test_a_reader_ends_after_the_events_that_it_holds() -> None:
     reader, other = hub.watch("t"), hub.watch("t")
     assert emitted(hub, 0, 2) == ["0", "1"]
     reader.end()
-    held = [await reader.next_until_end(), await reader.next_until_end()]
+    held = [await reader.wait_for_next(), await reader.wait_for_next()]
     assert texts([each for each in held if each is not None]) == ["0", "1"]
-    assert await reader.next_until_end() is None
+    assert await reader.wait_for_next() is None
     waits: ProgressBuffer = hub.watch("t")
-    waiting = asyncio.create_task(waits.next_until_end())
+    waiting = asyncio.create_task(waits.wait_for_next())
     await asyncio.sleep(0)
     waits.end()
     async with asyncio.timeout(PATIENCE_S):

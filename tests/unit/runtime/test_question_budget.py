@@ -81,7 +81,7 @@ def test_a_summary_under_way_holds_back_what_it_may_cost() -> None:
     asked.ask(second, QUESTION)
     assert asked.sent == [(first, 100)], "the second waits"
     used = Usage(10, 50, 0.005)
-    asked.budget.replied(first, used)
+    asked.budget.on_replied(first, used)
     asked.harness.feed(UsageReported(asked.harness.now_ms, first, used))
     asked.budget.charged(first)
     assert asked.sent[1:] == [(second, 5_000)], "half a cent is left"

@@ -15,7 +15,7 @@ from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.handles.mcp import ServerCall, ServerReply
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.recorded.capabilities import CAPABILITIES, capabilities_of
+from sessiontree.contracts.recorded.capabilities import CAPABILITIES, list_capabilities
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.dispatch.images import ImageProcess
@@ -113,11 +113,11 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
     def check(kind: SessionKind, config: AgentConfig, session: str) -> None:
         rights = build(session, kind, root, config, handles)
         held = {name for name in CAPABILITIES if getattr(rights, name) is not None}
-        assert held <= capabilities_of(kind)
+        assert held <= list_capabilities(kind)
         if kind is SessionKind.WORKER:
             assert held.isdisjoint(CHANGING)
         else:
-            everything = set(capabilities_of(kind)) - ({"vision"} if not config.image_model else set())
+            everything = set(list_capabilities(kind)) - ({"vision"} if not config.image_model else set())
             assert held == (everything if config.workspace_access == "rw" else everything - {"writer"})
         assert (rights.session_id, rights.kind, rights.config) == (session, kind, config)
         assert rights.workspace_root == root

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from sessiontree.runtime.transport.rpc import finished, method_of, methods_of, proxy_of, rpc
+from sessiontree.runtime.transport.rpc import collect_methods, finished, get_method, make_proxy, rpc
 
 
 class CounterApi(Protocol):
@@ -62,8 +62,8 @@ class Port:
 
 def test_methods_are_those_that_are_declared() -> None:
     """An implementation offers what its interface declares, whatever methods it has besides."""
-    assert set(methods_of(Counter)) == set(methods_of(CounterApi)) == {"add", "name"}
-    add = methods_of(Counter)["add"]
+    assert set(collect_methods(Counter)) == set(collect_methods(CounterApi)) == {"add", "name"}
+    add = collect_methods(Counter)["add"]
     assert (add.for_peers, add.waits, add.urgent, add.in_order, add.repeats) == (
         True,
         True,
@@ -71,14 +71,14 @@ def test_methods_are_those_that_are_declared() -> None:
         False,
         True,
     )
-    assert not method_of(CounterApi.name).for_peers
-    assert methods_of(int) == {}
+    assert not get_method(CounterApi.name).for_peers
+    assert collect_methods(int) == {}
 
 
 def test_proxy_calls_through_its_port() -> None:
     """Arguments arrive in order, however they were given; what is not declared is not there."""
     port = Port(Counter())
-    proxy: CounterApi = proxy_of(CounterApi, port)
+    proxy: CounterApi = make_proxy(CounterApi, port)
     assert finished(proxy.add(1)) == 3
     assert finished(proxy.add(second=5, first=1)) == 6
     assert finished(proxy.add(1, again=True)) == 103
@@ -92,7 +92,7 @@ def test_proxy_calls_through_its_port() -> None:
 def test_proxy_refuses_arguments_that_do_not_fit(given: dict[str, Any]) -> None:
     """As the method itself would, before anything is sent."""
     port = Port(Counter())
-    proxy: Any = proxy_of(CounterApi, port)
+    proxy: Any = make_proxy(CounterApi, port)
     with pytest.raises(TypeError):
         finished(proxy.add(second=3, **given) if "second" not in given else proxy.add(**given))
     with pytest.raises(TypeError):
@@ -102,8 +102,8 @@ def test_proxy_refuses_arguments_that_do_not_fit(given: dict[str, Any]) -> None:
 
 def test_repeated_call_says_so() -> None:
     """A method that takes ``again`` gets it as its last argument, the defaults before it filled in."""
-    assert method_of(CounterApi.add).repeated((1,)) == (1, 2, True)
-    assert method_of(CounterApi.name).repeated(()) == ()
+    assert get_method(CounterApi.add).repeated((1,)) == (1, 2, True)
+    assert get_method(CounterApi.name).repeated(()) == ()
 
 
 def test_finished_refuses_to_wait() -> None:

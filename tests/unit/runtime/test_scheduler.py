@@ -24,7 +24,7 @@ from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from sessiontree.models.answers import Answer, script_call
 from sessiontree.runtime.host.host import HostCore
 from sessiontree.runtime.scheduling.live_session import LiveSession
-from sessiontree.runtime.scheduling.scheduler import BUSY, PoolSize, Scheduler, busy_time
+from sessiontree.runtime.scheduling.scheduler import BUSY, PoolSize, Scheduler, measure_busy_time
 from sessiontree.runtime.supervisor.supervisor import SupervisorCore
 from sessiontree.runtime.transport.frames import Adopt, Outcome, Unfit
 from tests.behaviour.effect_fakes import TOOLS
@@ -195,7 +195,7 @@ async def held_hosts(
     """Run four Workers with long calls on a pool that usually has one host; the supervisor is so busy."""
     step_ns = round(busy * GROW_S * 1e9)
     wanted = itertools.count(0, step_ns) if step_ns else itertools.repeat(0)
-    monkeypatch.setattr("sessiontree.runtime.scheduling.scheduler.busy_time", lambda: next(wanted))
+    monkeypatch.setattr("sessiontree.runtime.scheduling.scheduler.measure_busy_time", lambda: next(wanted))
     monkeypatch.setattr("sessiontree.runtime.scheduling.scheduler.GROW_AFTER_S", GROW_S)
     take = LongCall()
     async with (
@@ -266,11 +266,11 @@ async def test_a_pool_with_a_host_for_short_sessions_does_not_grow(
 
 async def test_a_thread_wants_a_core_only_while_it_does_something() -> None:
     """Time in which it waits for events is not counted; time in which it waits for a core is."""
-    began, before = time.monotonic_ns(), busy_time()
+    began, before = time.monotonic_ns(), measure_busy_time()
     await asyncio.sleep(0.3)
-    rested = busy_time() - before
+    rested = measure_busy_time() - before
     assert 0 <= rested < 0.5 * (time.monotonic_ns() - began)
-    began, before = time.monotonic_ns(), busy_time()
+    began, before = time.monotonic_ns(), measure_busy_time()
     while time.monotonic_ns() - began < 200_000_000:
         pass
-    assert busy_time() - before > 0.8 * 200_000_000
+    assert measure_busy_time() - before > 0.8 * 200_000_000

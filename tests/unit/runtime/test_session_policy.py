@@ -24,14 +24,14 @@ from sessiontree.contracts.values.messages import ToolCall
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.policy.compiled import compiled
+from sessiontree.policy.compiled import compile_policy
 from sessiontree.policy.settings import PolicyConfig, ToolPolicy
 from sessiontree.runtime.host.host import HostEquipment, build_tooling
-from sessiontree.runtime.rights.session_rights import policy_row
+from sessiontree.runtime.rights.session_rights import make_policy_row
 from sessiontree.runtime.runner.model_requests import ModelRequestBuilder
 from sessiontree.runtime.transport.frames import Adopt
 from sessiontree.session.decide import system_prompt
-from sessiontree.session.state import initial
+from sessiontree.session.state import make_initial_state
 from sessiontree.testing.context import FixedStatus, fresh_report
 from sessiontree_tools import builtin_tools
 from tests.unit.policy.policy_strategies import configs
@@ -136,10 +136,10 @@ def shown_is_accepted(tooling: Tooling) -> None:
         askers: tuple[Principal, ...],
     ) -> None:
         tools = set(NAMES) - left_out - delegated
-        equipment = HostEquipment(TABLE, {}, (), None, compiled(TABLE.rows, config), "family", None)
+        equipment = HostEquipment(TABLE, {}, (), None, compile_policy(TABLE.rows, config), "family", None)
         frame = adopt(kind, agent, tuple(sorted(tools)), model, tuple(sorted(delegated)))
         questioner, dispatcher = tooling(equipment, frame, rights_of(frame), now_ms)
-        state = initial(frame.spec, frame.limits)
+        state = make_initial_state(frame.spec, frame.limits)
         state.system_prompt = system_prompt(frame.spec, "", questioner.tools)
         state.asked_by = askers
         request = questioner.request(state)
@@ -167,7 +167,7 @@ def test_what_is_shown_is_accepted_and_nothing_else() -> None:
 
 
 def _unjudged(equipment: HostEquipment) -> HostEquipment:
-    return replace(equipment, policy=compiled(TABLE.rows, PolicyConfig()))
+    return replace(equipment, policy=compile_policy(TABLE.rows, PolicyConfig()))
 
 
 def shows_too_much(
@@ -233,7 +233,7 @@ def removed(
     config: PolicyConfig, models: Mapping[str, str], named: Mapping[str, frozenset[str]]
 ) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return what the first row of a tree says is removed, by agent and kind."""
-    row, _ = policy_row(config, "family", TABLE, models, named)
+    row, _ = make_policy_row(config, "family", TABLE, models, named)
     return {(each.agent, str(each.kind)): each.tools for each in row.removed}
 
 
@@ -342,7 +342,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
 def test_the_first_row_keeps_the_owner_s_words() -> None:
     """Its lists as written, so that they can judge again, and the group."""
     config = PolicyConfig(tools=ToolPolicy(deny=("Bash",)), strict=True)
-    row, warnings = policy_row(config, "family", TABLE, {"default": "m"})
+    row, warnings = make_policy_row(config, "family", TABLE, {"default": "m"})
     assert PolicyConfig.model_validate(row.config) == config
     assert row.group == "family"
     assert warnings == ()
@@ -355,6 +355,6 @@ def test_an_agent_that_is_not_there_is_a_slip(strict: bool) -> None:
     words = "agents.clark: the tree has no agent of that name"
     if strict:
         with pytest.raises(ConfigError, match=words):
-            policy_row(PolicyConfig(**said), "", TABLE, {"default": "m"})
+            make_policy_row(PolicyConfig(**said), "", TABLE, {"default": "m"})
     else:
-        assert policy_row(PolicyConfig(**said), "", TABLE, {"default": "m"})[1] == (words,)
+        assert make_policy_row(PolicyConfig(**said), "", TABLE, {"default": "m"})[1] == (words,)

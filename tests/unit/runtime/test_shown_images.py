@@ -22,8 +22,8 @@ from sessiontree.runtime.runner.shown_images import (
     IMAGE_SHARE,
     UNKNOWN_TOKENS,
     ShownImages,
-    image_size,
-    image_tokens,
+    estimate_image_tokens,
+    read_image_size,
 )
 
 CONTEXT = 8_000
@@ -64,7 +64,7 @@ MESSAGES = st.lists(
 def tokens_in(messages: list[Message]) -> list[int]:
     """Return the tokens of each image."""
     blocks = [block for each in messages for block in each.content]
-    return [image_tokens(block) for block in blocks if isinstance(block, ImageContent)]
+    return [estimate_image_tokens(block) for block in blocks if isinstance(block, ImageContent)]
 
 
 @pytest.mark.covers("Z4")
@@ -86,7 +86,7 @@ def test_the_sum_is_bounded_and_every_way_to_it_agrees(
             continue
         images.follow(transcript)
         base = len(held)
-        if images.first_changed(base) < base:
+        if images.find_first_changed(base) < base:
             base, resent = 0, resent + 1
         held[base:] = [images.view(place, transcript[place]) for place in range(base, len(transcript))]
         sizes = tokens_in(held)
@@ -110,7 +110,7 @@ def test_the_beginning_changes_rarely() -> None:
     for at in range(0, 200, 2):
         transcript += [message_of(at, "assistant", []), message_of(at + 1, "tool", [3])]
         images.follow(transcript)
-        resent += images.first_changed(len(transcript) - 2) < len(transcript) - 2
+        resent += images.find_first_changed(len(transcript) - 2) < len(transcript) - 2
     assert 5 <= resent <= 25
     last = images.view(1, transcript[1]).content[1]
     assert last == TextContent(
@@ -122,11 +122,11 @@ def test_the_beginning_changes_rarely() -> None:
 def test_sizes_come_from_the_header(form: str) -> None:
     """Of each format that models accept; what is cut off or no image has no size and is counted as large."""
     image = image_of(317, 211, form)
-    assert image_size(image) == (317, 211)
+    assert read_image_size(image) == (317, 211)
     for data in ("", "x", "AAAA" * 9, image.data[:4], "/9j/" * 99, image.data[:12] + "//79" * 4, "é"):
         broken = ImageContent(data, "image/png")
-        assert image_size(broken) is None or data.startswith(image.data[:12])
-        assert image_tokens(broken) == UNKNOWN_TOKENS or data.startswith(image.data[:12])
+        assert read_image_size(broken) is None or data.startswith(image.data[:12])
+        assert estimate_image_tokens(broken) == UNKNOWN_TOKENS or data.startswith(image.data[:12])
 
 
 def test_further_forms_of_webp() -> None:
@@ -134,4 +134,4 @@ def test_further_forms_of_webp() -> None:
     for options, mode in (({"lossless": True}, "RGB"), ({"exif": b"Exif\0\0MM\0*"}, "RGBA")):
         data = BytesIO()
         Image.new(mode, (77, 300)).save(data, "WEBP", **options)
-        assert image_size(ImageContent(b64encode(data.getvalue()).decode(), "image/webp")) == (77, 300)
+        assert read_image_size(ImageContent(b64encode(data.getvalue()).decode(), "image/webp")) == (77, 300)

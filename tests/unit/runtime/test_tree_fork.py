@@ -13,7 +13,7 @@ import pytest
 from sessiontree import FunctionModel, SessionTree
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.replay.tree_fork import Identity, checked, group_around
+from sessiontree.runtime.replay.tree_fork import Identity, find_fork_point, group_around
 from sessiontree.runtime.supervisor.supervisor import SupervisorCore
 from tests.unit.runtime.runtime_fakes import FaultyRuntime
 
@@ -51,15 +51,15 @@ def test_group_is_what_was_written_together(at: int) -> None:
     begin, end = next(group for group in GROUPS if group[0] <= at <= group[1])
     assert group_around(RECORDS, at) == (begin, end)
     if at == end:
-        assert checked("t", RECORDS, at) == at
+        assert find_fork_point("t", RECORDS, at) == at
         return
     with pytest.raises(ConfigError, match=f"fork at {f'{begin - 1} or ' if begin > 1 else ''}{end}"):
-        checked("t", RECORDS, at)
+        find_fork_point("t", RECORDS, at)
 
 
 def test_newest_fact_is_taken_where_none_is_named() -> None:
     """None is the end, whatever it is."""
-    assert checked("t", RECORDS, None) == len(RECORDS)
+    assert find_fork_point("t", RECORDS, None) == len(RECORDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from sessiontree.hooks.redact import MARK, Redact
 from sessiontree.journal.export import load_export
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.telemetry.open_spans import MAX_EVENTS, OpenSpans
-from sessiontree.runtime.telemetry.spans import SpanRecord, model_attributes
+from sessiontree.runtime.telemetry.spans import SpanRecord, build_model_attributes
 from sessiontree.runtime.telemetry.tree_spans import TreeSpans
 from tests.unit.golden.scenario_fixtures import GOLDEN
 from tests.unit.runtime.span_oracle import check_complete, check_lives, check_trace, lives_of, spans_of
@@ -358,4 +358,4 @@ def test_events_of_a_span_are_bounded() -> None:
 )
 def test_models_are_named_as_the_conventions_do(model: str, provider: str, name: str) -> None:
     """Provider and model have attributes of their own."""
-    assert model_attributes(model) == {"gen_ai.provider.name": provider, "gen_ai.request.model": name}
+    assert build_model_attributes(model) == {"gen_ai.provider.name": provider, "gen_ai.request.model": name}

@@ -58,7 +58,7 @@ class Sink:
         """Take spans."""
         self.spans += records
 
-    def when_idle(self, action: Callable[[], None]) -> None:
+    def call_when_idle(self, action: Callable[[], None]) -> None:
         """Call the action."""
         action()
 

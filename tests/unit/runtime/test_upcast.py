@@ -13,7 +13,7 @@ import pytest
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
 from sessiontree.contracts.recorded import codec
-from sessiontree.contracts.recorded.codec import current_versions, recorded_members
+from sessiontree.contracts.recorded.codec import list_current_versions, list_recorded_members
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal import replay
 from sessiontree.journal.export import load_export
@@ -106,16 +106,16 @@ def test_what_a_fact_contains_is_brought_to_its_version_too(old: Any) -> None:
 
 def test_members_that_contain_recorded_values_are_found_by_their_types() -> None:
     """A value, one of several, a list of them; arguments of a model are never taken for a value of ours."""
-    assert recorded_members("tree_config") == ("tools", "agents", "policy", "forks")
-    assert recorded_members("session_ended") == ("charged", "report")
-    assert recorded_members("posted") == ("stimulus",)
-    assert recorded_members("call_intended") == ("call",)
-    assert recorded_members("checked_call") == ()
+    assert list_recorded_members("tree_config") == ("tools", "agents", "policy", "forks")
+    assert list_recorded_members("session_ended") == ("charged", "report")
+    assert list_recorded_members("posted") == ("stimulus",)
+    assert list_recorded_members("call_intended") == ("call",)
+    assert list_recorded_members("checked_call") == ()
 
 
 def test_every_kind_is_of_version_1_and_no_step_is_there() -> None:
     """Before the first release nobody has a journal of another version."""
-    assert set(current_versions().values()) == {1}
+    assert set(list_current_versions().values()) == {1}
     assert replay.STEPS == {}
 
 
@@ -155,7 +155,7 @@ def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in RENAMED:
         monkeypatch.setitem(codec._SHAPES, kind, replace(codec._SHAPES[kind], version=2))
     steps = {(kind, 1): renamed(kind) for kind in RENAMED}
-    monkeypatch.setattr(replay, "UPCASTERS", Upcasters(steps, current_versions(), recorded_members))
+    monkeypatch.setattr(replay, "UPCASTERS", Upcasters(steps, list_current_versions(), list_recorded_members))
 
 
 @pytest.mark.usefixtures("next_version")

@@ -184,5 +184,5 @@ async def held_by_a_gateway() -> float:
 async def test_a_conversation_at_the_gateway_holds_names_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every frame brings copies of its own. Planted: the gateway keeps them."""
     assert await held_by_a_gateway() < MOST_AT_GATEWAY
-    monkeypatch.setattr(model_gateway, "with_shared_names", lambda message: message)
+    monkeypatch.setattr(model_gateway, "share_names", lambda message: message)
     assert await held_by_a_gateway() > MOST_AT_GATEWAY

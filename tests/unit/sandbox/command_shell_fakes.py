@@ -17,16 +17,16 @@ from sessiontree.contracts.handles.ports import COMMAND_CLEANUP_S, Finished
 from sessiontree.sandbox.commands import command_launcher
 from sessiontree.sandbox.commands.command_bounds import Bounds, CommandWatch
 from sessiontree.sandbox.commands.command_launcher import BOOT
-from sessiontree.sandbox.commands.command_plan import Command, packed_plan, shell_words
+from sessiontree.sandbox.commands.command_plan import Command, build_shell_words, pack_plan
 from sessiontree.sandbox.commands.command_process import CommandProcess
 from sessiontree.sandbox.commands.environment import (
-    fresh_environment,
+    get_running_interpreter,
+    list_program_folders,
+    make_fresh_environment,
     mount_words,
-    programs_of,
-    running_interpreter,
 )
-from sessiontree.sandbox.commands.kernel_support import bubblewrap, confining_machine
-from sessiontree.sandbox.jail import ALLOW, handled_rights, landlock_abi
+from sessiontree.sandbox.commands.kernel_support import find_bubblewrap, require_machine
+from sessiontree.sandbox.jail import ALLOW, compute_handled_rights, query_landlock_abi
 
 Words = Callable[[list[str]], list[str]]
 Plan = dict[str, Any]
@@ -63,14 +63,18 @@ class CarelessShell:
         on_output: Callable[[str], None] | None = None,
     ) -> Finished:
         assert workdir == "."
-        bounds, interpreter = Bounds(), running_interpreter()
-        environment = fresh_environment(programs_of(interpreter, self._workspace), self._workspace, env)
-        asked = Command(shell_words(command), self._workspace, self._workspace, environment)
-        file = io.BytesIO(packed_plan(asked, bounds, confining_machine()))
+        bounds, interpreter = Bounds(), get_running_interpreter()
+        environment = make_fresh_environment(
+            list_program_folders(interpreter, self._workspace), self._workspace, env
+        )
+        asked = Command(build_shell_words(command), self._workspace, self._workspace, environment)
+        file = io.BytesIO(pack_plan(asked, bounds, require_machine()))
         _, plan = marshal.load(file), marshal.load(file)  # noqa: S302 - made a line ago
         launcher = compile(self._source(inspect.getsource(command_launcher)), "launcher", "exec")
         self._plan(plan)
-        words = self._words([bubblewrap(), *mount_words(self._workspace, self._hidden, interpreter, bounds)])
+        words = self._words(
+            [find_bubblewrap(), *mount_words(self._workspace, self._hidden, interpreter, bounds)]
+        )
         process = CommandProcess(
             [*words, "--", interpreter.real_program, "-I", "-S", "-c", BOOT],
             marshal.dumps(launcher) + marshal.dumps(plan),
@@ -107,7 +111,7 @@ def open_to_all(source: str) -> str:
 def without_landlock(plan: Plan) -> None:
     """Allow every right everywhere."""
     plan["ruleset"] = plan["ruleset"][:8]
-    plan["rules"].append(("/", handled_rights(landlock_abi())))
+    plan["rules"].append(("/", compute_handled_rights(query_landlock_abi())))
 
 
 def without_filter(plan: Plan) -> None:

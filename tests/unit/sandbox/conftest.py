@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.sandbox import jail
-from sessiontree.sandbox.self_test import differences, traces
+from sessiontree.sandbox.self_test import collect_traces, find_differences
 from tests.unit.sandbox.escape_fixtures import CONTENT
 from tests.unit.sandbox.escape_program import EVERY
 from tests.unit.tools.conftest import nothing_left as nothing_left
@@ -74,7 +74,7 @@ class Prison:
     def try_all(self, *before: str) -> Escape:
         """Run the whole table behind some words, such as those of ``jailed``."""
         rows = {name: self.root / "rows" / name for name in EVERY}
-        seen = {name: traces(folder) for name, folder in rows.items()}
+        seen = {name: collect_traces(folder) for name, folder in rows.items()}
         outside = subprocess.Popen([*as_user(self.user), "cat"], stdin=subprocess.PIPE)
         name = f"sessiontree-test-{os.getpid()}"
         program = [
@@ -92,7 +92,9 @@ class Prison:
         finally:
             outside.communicate()
         assert done.returncode == 0, done.stderr
-        changes = {name: differences(seen[name], traces(folder)) for name, folder in rows.items()}
+        changes = {
+            name: find_differences(seen[name], collect_traces(folder)) for name, folder in rows.items()
+        }
         return Escape(json.loads(done.stdout), changes)
 
 

@@ -20,8 +20,14 @@ from typing import Any
 import ray
 from ray._private import worker as ray_worker
 
-from sessiontree.sandbox import Jail, level_in_force, prepare_canaries, py_executable, self_test
-from sessiontree.sandbox.self_test import traces
+from sessiontree.sandbox import (
+    Jail,
+    build_py_executable,
+    prepare_canaries,
+    read_level_in_force,
+    run_self_test,
+)
+from sessiontree.sandbox.self_test import collect_traces
 from sessiontree.sandbox.write_probes import try_all
 
 BIG = 5_000_000
@@ -38,11 +44,11 @@ class Inmate:
 
     async def tell(self) -> tuple[int, str]:
         """Return this process's id and level."""
-        return os.getpid(), str(level_in_force())
+        return os.getpid(), str(read_level_in_force())
 
     async def test_itself(self, folder: str) -> list[str]:
         """Return the faults of the self-test, made on the event loop's thread."""
-        return self_test(Path(folder), self._ready).faults()
+        return run_self_test(Path(folder), self._ready).faults()
 
     async def try_in_a_thread(self, folder: str) -> list[str]:
         """Return the outcomes of all attempts from one of asyncio's threads."""
@@ -110,7 +116,7 @@ def observe(home: Path, logs: Path) -> dict[str, Any]:
     prepared = {name: prepare_canaries(folder) for name, folder in victims.items()}
     token, state = home / "token", home / "state"
     jail = Jail(hidden=(state, token), writable=(logs,), secrets=(("RAY_AUTH_TOKEN", token),))
-    words = py_executable("inmate", home, jail)
+    words = build_py_executable("inmate", home, jail)
     inmate = start(words)
     found: dict[str, Any] = {
         "level": get(inmate.tell.remote())[1],
@@ -126,7 +132,9 @@ def observe(home: Path, logs: Path) -> dict[str, Any]:
         "after a kill": told_after_a_kill(inmate),
         "faults after a kill": get(inmate.test_itself.remote(str(victims["victims"]))),
     }
-    found["untouched"] = [traces(victims[name]) == prepared[name] for name in ("victims", "thread-victims")]
+    found["untouched"] = [
+        collect_traces(victims[name]) == prepared[name] for name in ("victims", "thread-victims")
+    ]
     free = start(sys.executable)
     found["faults of a free actor"] = get(free.test_itself.remote(str(victims["free-victims"])))
     return found

@@ -15,7 +15,7 @@ import pytest
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell
 from sessiontree.sandbox.commands.command_bounds import MIB
-from sessiontree.sandbox.process_tree import descendants, process_of
+from sessiontree.sandbox.process_tree import find_descendants, process_of
 from tests.unit.sandbox.command_shell_fakes import CarelessShell, reporting_late
 
 LONG_S = 240.0
@@ -188,10 +188,10 @@ async def test_what_says_something_can_be_asked_to_end(tmp_path: Path) -> None:
 async def test_what_has_not_begun_is_not_waited_for(tmp_path: Path) -> None:
     """Nothing is there yet that could hear it, and what would begin afterwards has not been asked."""
     shell = CommandShell(tmp_path, cleanup_s=10 * LONG_S)
-    before = set(descendants(os.getpid()))
+    before = set(find_descendants(os.getpid()))
     heard = Heard()
     heard.task = asyncio.ensure_future(shell.run("sleep 1000", timeout_s=10 * LONG_S))
-    while len(set(descendants(os.getpid())) - before) < 2:  # noqa: ASYNC110 - a process tells nobody of its start
+    while len(set(find_descendants(os.getpid())) - before) < 2:  # noqa: ASYNC110 - a process tells nobody of its start
         await asyncio.sleep(0)
     heard.task.cancel()
     assert await heard.cancelled() == ""

@@ -51,7 +51,7 @@ def test_ways_out_are_denied_and_changes_of_files_are_not(here: Machine) -> None
     for name, number in denied_numbers(here).items():
         if name in METADATA:
             assert judged(here, number, 0, 0o755, 0o755, 0) == ALLOW, name
-    for name, number in jail.numbers_of(here, MORE_DENIED).items():
+    for name, number in jail.select_call_numbers(here, MORE_DENIED).items():
         assert judged(here, number, 2, 1, 0) == EPERM, name
 
 
@@ -83,7 +83,7 @@ def test_nothing_is_sent_to_an_address(here: Machine, address: int) -> None:
 @each_machine
 def test_what_cannot_be_counted_is_missing(here: Machine) -> None:
     """System V IPC outlives its processes and has no descriptor; a pipe can take over another's pages."""
-    for name, number in jail.numbers_of(here, UNCOUNTED).items():
+    for name, number in jail.select_call_numbers(here, UNCOUNTED).items():
         assert judged(here, number) == ENOSYS, name
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.sandbox.commands import command_process
-from sessiontree.sandbox.commands.command_process import Decoder, OutputKeeper, shown
+from sessiontree.sandbox.commands.command_process import Decoder, OutputKeeper, decode_output
 from tests.example_fixtures import examples
 
 TEXTS = st.text(max_size=120)
@@ -32,7 +32,7 @@ def whole_output_is_told_whole(keep: Callable[[list[bytes], int], tuple[str, str
     @given(pieces=PIECES)
     def check(pieces: list[bytes]) -> None:
         data = b"".join(pieces)
-        assert keep(pieces, max(8, 2 * len(data))) == (shown(data), "", 0)
+        assert keep(pieces, max(8, 2 * len(data))) == (decode_output(data), "", 0)
 
     check()
 
@@ -77,8 +77,8 @@ def test_planted_cut_is_found() -> None:
     def careless(pieces: list[bytes], keep_bytes: int) -> tuple[str, str, int]:
         data, half = b"".join(pieces), keep_bytes // 2
         if len(data) <= keep_bytes:
-            return shown(data), "", 0
-        return shown(data[:half]), shown(data[-half:]), len(data) - 2 * half
+            return decode_output(data), "", 0
+        return decode_output(data[:half]), decode_output(data[-half:]), len(data) - 2 * half
 
     with pytest.raises(AssertionError):
         text_is_cut_between_characters(careless)
@@ -102,10 +102,10 @@ def test_decoder_tells_what_the_whole_would(data: bytes, cuts: list[int]) -> Non
     decoder, edges = Decoder(), [0, *sorted(cuts), len(data)]
     pieces = [data[one:two] for one, two in itertools.pairwise(edges)]
     told = "".join(map(decoder.text, pieces)) + decoder.text(b"", last=True)
-    assert told == shown(b"".join(pieces))
+    assert told == decode_output(b"".join(pieces))
 
 
 def test_nul_and_stray_bytes_are_shown() -> None:
     """Neither reaches a terminal or a journal as it is."""
-    assert shown(b"a\0b\xffc") == "a\ufffdb\ufffdc"
+    assert decode_output(b"a\0b\xffc") == "a\ufffdb\ufffdc"
     assert command_process.SHOWN_AS == "\ufffd"

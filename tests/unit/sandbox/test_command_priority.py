@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.sandbox import CommandShell
-from sessiontree.sandbox.process_tree import descendants
+from sessiontree.sandbox.process_tree import find_descendants
 
 LONG_S = 120.0
 POLICY = "import os; print(os.sched_getscheduler(0))"
@@ -30,7 +30,7 @@ def shares(others: set[int]) -> list[str]:
         others: Processes that were there before, such as those of a Ray that other tests share.
     """
     found: dict[int, str] = {}
-    for pid in set(descendants(os.getpid())) - others:
+    for pid in set(find_descendants(os.getpid())) - others:
         try:
             text = Path(f"/proc/{pid}/autogroup").read_text("ascii")
             found.setdefault(os.getsid(pid), text.rpartition(" ")[2].strip())
@@ -43,7 +43,7 @@ def shares(others: set[int]) -> list[str]:
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no such groups")
 async def test_each_session_of_a_command_has_the_least_share(tmp_path: Path) -> None:
     """Its own and every one it makes; the launcher, which is to end them all, keeps its own."""
-    others = set(descendants(os.getpid()))
+    others = set(find_descendants(os.getpid()))
     command = "sleep 50 & for i in 1 2; do setsid sleep 50 & done; wait"
     running = asyncio.ensure_future(CommandShell(tmp_path).run(command, timeout_s=LONG_S))
     found: list[str] = []

@@ -96,7 +96,7 @@ def test_planted_line_in_a_report_is_an_error(tmp_path: Path, line: str) -> None
 class LateWatch(CommandWatch):
     """Notices an excess after the command has ended by itself, before anybody else learns of the end."""
 
-    def excess(self, launcher_io: FileIO | None = None) -> Excess | None:
+    def find_excess(self, launcher_io: FileIO | None = None) -> Excess | None:
         if launcher_io is None:  # it has not started yet
             return None
         (Path(self._workspace) / "seen").touch()

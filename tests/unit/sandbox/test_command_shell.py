@@ -23,8 +23,8 @@ from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell, command_confinement
 from sessiontree.sandbox.commands.command_bounds import MIB
 from sessiontree.sandbox.commands.environment import LOADERS
-from sessiontree.sandbox.commands.kernel_support import bubblewrap
-from sessiontree.sandbox.process_tree import descendants
+from sessiontree.sandbox.commands.kernel_support import find_bubblewrap
+from sessiontree.sandbox.process_tree import find_descendants
 
 LONG_S = 240.0
 """Longer than any command here takes; none may be ended by it."""
@@ -58,7 +58,7 @@ def test_this_machine_confines_commands() -> None:
 def test_missing_bubblewrap_says_what_to_install(tmp_path: Path) -> None:
     """Where it is not found nothing runs, and the package is named."""
     with pytest.raises(ConfinementUnavailable, match="bwrap is missing in") as refusal:
-        bubblewrap(str(tmp_path))
+        find_bubblewrap(str(tmp_path))
     assert "package 'bubblewrap'" in refusal.value.remedy
 
 
@@ -68,7 +68,7 @@ def test_bubblewrap_that_can_do_nothing_is_told(tmp_path: Path) -> None:
     fake.write_text("#!/bin/sh\necho 'setting up uid map: Permission denied' >&2\nexit 1\n")
     fake.chmod(0o755)
     with pytest.raises(ConfinementUnavailable, match="uid map: Permission denied") as refusal:
-        bubblewrap(str(tmp_path))
+        find_bubblewrap(str(tmp_path))
     assert "user namespaces" in refusal.value.remedy
 
 
@@ -283,7 +283,7 @@ def test_output_is_told_while_it_comes(tmp_path: Path) -> None:
 
 def started(before: set[int]) -> set[int]:
     """Return the processes below this one that were not there before; the run has some of its own."""
-    return set(descendants(os.getpid())) - before
+    return set(find_descendants(os.getpid())) - before
 
 
 def test_output_keeps_both_ends(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_cancelling_ends_all_within_a_second(tmp_path: Path, nothing_left: Watch
         if moment == "running":
             await asyncio.wait_for(heard.wait(), LONG_S)
         elif moment == "started":
-            while not list(descendants(os.getpid())):  # noqa: ASYNC110 - a process tells nobody of its start
+            while not list(find_descendants(os.getpid())):  # noqa: ASYNC110 - a process tells nobody of its start
                 await asyncio.sleep(0)
         else:
             await asyncio.sleep(0)

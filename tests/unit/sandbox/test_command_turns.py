@@ -33,7 +33,7 @@ class Hall:
     """Sessions whose commands come, run until they are let go, and leave."""
 
     def __init__(self, turns: Turns) -> None:
-        self.turns = [turns.of_a_session(OF_ONE) for _ in range(SESSIONS)]
+        self.turns = [turns.make_session_turns(OF_ONE) for _ in range(SESSIONS)]
         self.inside: list[tuple[int, int]] = []
         self.entered: list[list[int]] = [[] for _ in range(SESSIONS)]
         self.let_go: list[asyncio.Event] = []
@@ -132,7 +132,7 @@ def test_sessions_take_turns() -> None:
 
     async def order() -> list[int]:
         turns, entered = Turns(1), []
-        busy, quiet = (turns.of_a_session(9) for _ in range(2))
+        busy, quiet = (turns.make_session_turns(9) for _ in range(2))
 
         async def one(session: SessionTurns, number: int) -> None:
             if not session.enter_at_once():
@@ -157,7 +157,7 @@ def test_one_call_does_not_start_more_than_its_session_may(tmp_path: Path) -> No
     (tmp_path / "running").mkdir()
 
     async def ten() -> list[int]:
-        shell = CommandShell(tmp_path, turns=Turns(9).of_a_session(2))
+        shell = CommandShell(tmp_path, turns=Turns(9).make_session_turns(2))
         async with asyncio.TaskGroup() as group:
             runs = [
                 group.create_task(
@@ -178,7 +178,7 @@ def test_command_that_waits_does_not_start_after_its_session_left(tmp_path: Path
     """It is an error that says so."""
 
     async def left() -> None:
-        shell = CommandShell(tmp_path, turns=Turns(1).of_a_session(1))
+        shell = CommandShell(tmp_path, turns=Turns(1).make_session_turns(1))
         begun = asyncio.Event()
         first = asyncio.create_task(
             shell.run("echo; sleep 100", timeout_s=PATIENCE_S, on_output=lambda _: begun.set())

@@ -13,15 +13,15 @@ from sessiontree.contracts.handles.ports import Finished
 from sessiontree.contracts.kinds import ExecSecurity
 from sessiontree.sandbox import CommandShell
 from sessiontree.sandbox.commands.command_bounds import Bounds
-from sessiontree.sandbox.commands.command_plan import _rules
+from sessiontree.sandbox.commands.command_plan import _list_rules
 from sessiontree.sandbox.commands.environment import (
     SYSTEM_PATH,
     check_plain_variables,
+    get_running_interpreter,
+    make_program_finder,
     mount_words,
-    program_finder,
-    running_interpreter,
 )
-from sessiontree.sandbox.jail import landlock_abi
+from sessiontree.sandbox.jail import query_landlock_abi
 
 LONG_S = 60.0
 STRICT: tuple[ExecSecurity, ...] = ("safe-bin", "paranoid")
@@ -125,7 +125,7 @@ def test_any_other_variable_is_refused(tmp_path: Path, name: str) -> None:
 class _Anything(CommandShell):
     """Runs any program under the mounts and rights of its security: what is left when the judge is wrong."""
 
-    def _harmless_program(self, command: str) -> tuple[str, ...]:
+    def _find_harmless_program(self, command: str) -> tuple[str, ...]:
         return ("/bin/sh", "-c", command)
 
 
@@ -155,10 +155,10 @@ def test_paranoid_has_a_workspace_that_nothing_can_write(tmp_path: Path, command
 def test_paranoid_holds_twice(tmp_path: Path) -> None:
     """Mounts and Landlock each leave the workspace out of what may be written."""
     place = str(tmp_path)
-    words = mount_words(place, [], running_interpreter(), Bounds(), may_write=False)
+    words = mount_words(place, [], get_running_interpreter(), Bounds(), may_write=False)
     assert words[words.index(place) - 1] == "--ro-bind"
-    assert place not in {path for path, _ in _rules(landlock_abi(), place, may_write=False)}
-    assert place in {path for path, _ in _rules(landlock_abi(), place, may_write=True)}
+    assert place not in {path for path, _ in _list_rules(query_landlock_abi(), place, may_write=False)}
+    assert place in {path for path, _ in _list_rules(query_landlock_abi(), place, may_write=True)}
 
 
 def test_programs_are_found_as_a_shell_finds_them(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_programs_are_found_as_a_shell_finds_them(tmp_path: Path) -> None:
     own.mkdir()
     (own / "grep").write_text("#!/bin/sh\n")
     (own / "link").symlink_to("/usr/bin/wc")
-    find = program_finder(str(tmp_path), (str(own), *SYSTEM_PATH))
+    find = make_program_finder(str(tmp_path), (str(own), *SYSTEM_PATH))
     real = os.path.realpath("/usr/bin/wc")
     assert find("wc") == real == find("/usr/bin/wc") == find("/bin/wc")
     for name in (
@@ -181,4 +181,4 @@ def test_programs_are_found_as_a_shell_finds_them(tmp_path: Path) -> None:
         "/usr//bin/wc",
     ):
         assert find(name) is None, name
-    assert program_finder("/usr", SYSTEM_PATH)("wc") is None
+    assert make_program_finder("/usr", SYSTEM_PATH)("wc") is None

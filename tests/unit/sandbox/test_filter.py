@@ -56,13 +56,13 @@ def verdict(program: Program, architecture: int, number: int, arguments: tuple[i
 
 def denied_numbers(here: Machine) -> dict[str, int]:
     """Return the table's calls on a machine."""
-    return jail.numbers_of(here, jail.DENIED_CALLS)
+    return jail.select_call_numbers(here, jail.DENIED_CALLS)
 
 
 def judged_by_arguments(here: Machine) -> set[int]:
     """Return the calls on a machine whose arguments decide."""
     tables = (jail.OWN_PROCESS_CALLS, jail.PRIORITY_CALLS)
-    numbers = {number for table in tables for number in jail.numbers_of(here, table).values()}
+    numbers = {number for table in tables for number in jail.select_call_numbers(here, table).values()}
     return numbers | {here.ioctl, here.clone}
 
 
@@ -188,7 +188,7 @@ OWN = 4711
 @given(word=WORDS)
 def test_no_other_process_is_bounded_or_scheduled(here: Machine, name: str, word: int) -> None:
     """Which process is meant is in the lower half of the first word: none but this one."""
-    number = jail.numbers_of(here, jail.OWN_PROCESS_CALLS)[name]
+    number = jail.select_call_numbers(here, jail.OWN_PROCESS_CALLS)[name]
     program = filter_program(here, OWN)
     for pid in (word, word & ~0xFFFFFFFF, word & ~0xFFFFFFFF | OWN):
         expected = ALLOW if pid & 0xFFFFFFFF in {0, OWN} else EPERM
@@ -201,7 +201,7 @@ def test_no_other_process_group_or_user_gets_a_priority(
     here: Machine, name: str, process: int, which: int, who: int
 ) -> None:
     """A group holds other processes, and so does a user; each call counts what it names in its own way."""
-    number = jail.numbers_of(here, jail.PRIORITY_CALLS)[name]
+    number = jail.select_call_numbers(here, jail.PRIORITY_CALLS)[name]
     for meant in (who, who & ~0xFFFFFFFF, who & ~0xFFFFFFFF | OWN):
         is_own = which == process and meant & 0xFFFFFFFF in {0, OWN}
         expected = ALLOW if is_own else EPERM
@@ -212,13 +212,13 @@ def test_calls_on_processes_have_the_numbers_of_the_kernel() -> None:
     """Numbers known from elsewhere, of both processors."""
     names = ("prlimit64", "sched_setaffinity", "move_pages", "get_robust_list")
     for machine, known in zip(MACHINES.values(), ((302, 203, 279, 274), (261, 122, 239, 100)), strict=True):
-        numbers = jail.numbers_of(machine, jail.OWN_PROCESS_CALLS)
+        numbers = jail.select_call_numbers(machine, jail.OWN_PROCESS_CALLS)
         assert tuple(numbers[name] for name in names) == known
 
 
 def test_rights_are_those_of_the_abi() -> None:
     """Asking an older kernel for a right it does not know fails, so each bit begins with its ABI."""
-    counts = {abi: jail.handled_rights(abi).bit_count() for abi in range(1, 9)}
+    counts = {abi: jail.compute_handled_rights(abi).bit_count() for abi in range(1, 9)}
     assert counts == {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16, 8: 16}
-    assert jail.WRITABLE & jail.handled_rights(7) == jail.WRITABLE
-    assert not jail.WRITABLE & jail.handled_rights(2) & jail.TRUNCATE
+    assert jail.WRITABLE & jail.compute_handled_rights(7) == jail.WRITABLE
+    assert not jail.WRITABLE & jail.compute_handled_rights(2) & jail.TRUNCATE

@@ -11,7 +11,7 @@ import pytest
 
 from sessiontree.policy.commands.verdict import HARMLESS, PROGRAMS, judge
 from sessiontree.sandbox import CommandShell
-from sessiontree.sandbox.commands.environment import SYSTEM_PATH, program_finder
+from sessiontree.sandbox.commands.environment import SYSTEM_PATH, make_program_finder
 
 NAMES = ("a", "b", "d", "new", "-", "1", "+x", "d/c", "o=a", "--", "a:b")
 LONG_S = 120.0
@@ -29,7 +29,7 @@ def drawn(chance: Random, name: str) -> list[str]:
 
 def harmless_lines(place: Path, count: int, seed: int = 3) -> list[str]:
     """Return so many calls that the judge calls harmless, each program among them."""
-    chance, find = Random(seed), program_finder(str(place), SYSTEM_PATH)
+    chance, find = Random(seed), make_program_finder(str(place), SYSTEM_PATH)
     lines: list[str] = []
     while len(lines) < count:
         line = shlex.join(drawn(chance, HARMLESS[len(lines) % len(HARMLESS)]))

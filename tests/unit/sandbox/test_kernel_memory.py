@@ -17,7 +17,7 @@ from benchmarks.escape_trials.memory_hogs import HOGS
 from benchmarks.escape_trials.memory_trial import try_hogs
 from benchmarks.escape_trials.unprivileged import NOBODY, run_as_nobody, words_as_nobody
 from sessiontree.sandbox.resources import kernel_memory
-from sessiontree.sandbox.resources.kernel_memory import KernelMemory, taken_of
+from sessiontree.sandbox.resources.kernel_memory import KernelMemory, compute_taken_memory
 from tests.example_fixtures import examples
 
 MIB: Final = 1 << 20
@@ -137,7 +137,7 @@ def test_files_without_a_name_and_descriptors_in_flight_count(here: Machine) -> 
 
 def test_sockets_count_by_their_number(here: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each once, up to what one holds at most."""
-    monkeypatch.setattr(kernel_memory, "_setting", lambda name: MIB)
+    monkeypatch.setattr(kernel_memory, "_read_setting", lambda name: MIB)
     for number in range(3, 23):
         here.open(number, f"socket:[{number % 10}]")
     assert 20 * MIB <= charged(here, kernel=GIB) < 21 * MIB
@@ -170,5 +170,5 @@ def test_charge_follows_the_growth(moments: list[tuple[int, int, int]], may_shar
 def test_machines_own_files_in_memory_are_elsewhere() -> None:
     """An object store in /dev/shm grows by gigabytes, and is no command's."""
     text = "".join(f"{name}: {value // 1024} kB\n" for name, value in TABLE.items()).encode()
-    assert taken_of(text, elsewhere=GIB).shared == 0
-    assert taken_of(text).kernel == 16 * GIB - 13 * GIB
+    assert compute_taken_memory(text, elsewhere=GIB).shared == 0
+    assert compute_taken_memory(text).kernel == 16 * GIB - 13 * GIB

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.sandbox import Level, available_level, jail, level_in_force
+from sessiontree.sandbox import Level, detect_level, jail, read_level_in_force
 from tests.unit.sandbox.conftest import CHECKOUT
 
-TELL = "from sessiontree.sandbox import level_in_force; print(level_in_force())"
+TELL = "from sessiontree.sandbox import read_level_in_force; print(level_in_force())"
 
 
 def told(*before: str, said: str | None = None) -> str:
@@ -55,19 +55,19 @@ def test_other_text_is_no_level(text: str) -> None:
 
 def test_this_kernel_offers_the_full_level() -> None:
     """Where this fails, the kernel lacks Landlock or seccomp, and nothing of this room holds."""
-    assert available_level().is_full
+    assert detect_level().is_full
 
 
 @pytest.mark.slow
 def test_confined_process_tells_what_was_available() -> None:
     """What the kernel offers is what the launcher puts in force, and the process can tell."""
     command = [sys.executable, "-I", "-S", jail.__file__, "--"]
-    assert told(*command) == str(available_level())
+    assert told(*command) == str(detect_level())
 
 
 def test_this_process_is_not_confined() -> None:
     """Without the launcher the level is missing."""
-    assert level_in_force() == Level(0, False)
+    assert read_level_in_force() == Level(0, False)
 
 
 @pytest.mark.slow

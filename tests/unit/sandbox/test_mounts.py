@@ -16,9 +16,9 @@ from sessiontree.sandbox.commands.environment import (
     STAND_IN,
     SYSTEM_PATH,
     Interpreter,
+    get_running_interpreter,
+    list_program_folders,
     mount_words,
-    programs_of,
-    running_interpreter,
 )
 from tests.example_fixtures import examples
 
@@ -99,7 +99,7 @@ def test_deeper_places_lie_upon_shallower_ones(
 
 def test_running_interpreter_is_this_one() -> None:
     """Its prefixes hold its program and its library."""
-    found = running_interpreter()
+    found = get_running_interpreter()
     assert Path(found.real_program).samefile(sys.executable)
     outside = [prefix for prefix in (sys.prefix, sys.base_prefix) if not prefix.startswith("/usr")]
     assert {os.path.realpath(prefix) for prefix in outside} <= set(found.prefixes)
@@ -109,5 +109,5 @@ def test_running_interpreter_is_this_one() -> None:
 def test_nothing_of_the_workspace_comes_before_the_systems_programs() -> None:
     """Wherever the interpreter is."""
     inside = Interpreter("/w/e/bin/python", "/p/bin/python", ("/p", "/w/e"), "/w/e/bin")
-    assert programs_of(inside, "/w") == (f"{STAND_IN}/bin", *SYSTEM_PATH, "/w/e/bin")
-    assert programs_of(inside, "/v") == ("/w/e/bin", *SYSTEM_PATH)
+    assert list_program_folders(inside, "/w") == (f"{STAND_IN}/bin", *SYSTEM_PATH, "/w/e/bin")
+    assert list_program_folders(inside, "/v") == ("/w/e/bin", *SYSTEM_PATH)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.sandbox.commands.named_files import named_files
+from sessiontree.sandbox.commands.named_files import fingerprint_named_files
 
 Named = Callable[[str, Mapping[str, JsonValue], str], str]
 COMMANDS = [
@@ -77,7 +77,7 @@ def notices(named: Named, place: Path, command: str, change: Callable[[Path], No
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_changed_file_is_noticed(tmp_path: Path, command: str, change: Callable[[Path], None]) -> None:
     """Also one that kept its length and its time, and one that a copy took the place of."""
-    notices(named_files, tmp_path, command, change)
+    notices(fingerprint_named_files, tmp_path, command, change)
 
 
 def _by_words(workspace: str, arguments: Mapping[str, JsonValue], member: str) -> str:
@@ -245,7 +245,7 @@ def binds_what_it_runs(named: Named, place: Path, command: str) -> None:
 @pytest.mark.parametrize("command", WAYS)
 def test_a_script_is_bound_however_it_is_reached(tmp_path: Path, command: str) -> None:
     """APP7: by a directory that another word names, a pattern, a variable, a text within a text."""
-    binds_what_it_runs(named_files, tmp_path / "workspace", command)
+    binds_what_it_runs(fingerprint_named_files, tmp_path / "workspace", command)
 
 
 ORDINARY = (
@@ -282,14 +282,14 @@ def test_an_ordinary_command_is_not_bound_to_more(tmp_path: Path, command: str) 
     (tmp_path / "a.py").write_text("x")
     (tmp_path / "sub" / "run2.sh").write_text("x")
     arguments: dict[str, JsonValue] = {"command": command}
-    before = named_files(str(tmp_path), arguments, "command")
+    before = fingerprint_named_files(str(tmp_path), arguments, "command")
     for place in (tmp_path, tmp_path / "sub"):
         (place / "unrelated").write_text("x")
-    assert named_files(str(tmp_path), arguments, "command") == before
+    assert fingerprint_named_files(str(tmp_path), arguments, "command") == before
     (tmp_path / "a.py").write_text("y")
     (tmp_path / "sub" / "run2.sh").write_text("y")
     names_one = any(word in command for word in (" a.py", "run2"))
-    assert (named_files(str(tmp_path), arguments, "command") != before) == names_one
+    assert (fingerprint_named_files(str(tmp_path), arguments, "command") != before) == names_one
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_what_is_computed_is_bound_to_every_file_that_commands_see(tmp_path: Pat
     hidden = [tmp_path / "state"]
 
     def named() -> str:
-        return named_files(str(tmp_path), arguments, "command", hidden)
+        return fingerprint_named_files(str(tmp_path), arguments, "command", hidden)
 
     before = named()
     (tmp_path / "state" / "journal").write_text("x")
@@ -356,7 +356,7 @@ def test_hostile_text_is_read_in_bounded_time(tmp_path: Path, command: str) -> N
         (tmp_path / f"d{n % 10}").mkdir(exist_ok=True)
         (tmp_path / f"d{n % 10}" / f"f{n}").touch()
     begun = time.process_time()
-    assert named_files(str(tmp_path), {"command": command}, "command")
+    assert fingerprint_named_files(str(tmp_path), {"command": command}, "command")
     assert time.process_time() - begun < 20  # what grows with the square takes minutes
 
 
@@ -367,11 +367,11 @@ def test_a_swapped_directory_is_noticed(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "place").symlink_to("here")
     arguments: dict[str, JsonValue] = {"command": "ls", "workdir": "place"}
-    before = named_files(str(tmp_path), arguments, "command")
-    assert named_files(str(tmp_path), {"command": "ls", "workdir": "here"}, "command") == before
+    before = fingerprint_named_files(str(tmp_path), arguments, "command")
+    assert fingerprint_named_files(str(tmp_path), {"command": "ls", "workdir": "here"}, "command") == before
     (tmp_path / "place").unlink()
     (tmp_path / "place").symlink_to("there")
-    assert named_files(str(tmp_path), arguments, "command") != before
+    assert fingerprint_named_files(str(tmp_path), arguments, "command") != before
 
 
 @pytest.mark.parametrize(
@@ -385,4 +385,4 @@ def test_a_swapped_directory_is_noticed(tmp_path: Path) -> None:
 )
 def test_nothing_is_said_of_what_is_not_there(tmp_path: Path, arguments: dict[str, Any]) -> None:
     """Nor of what is outside the workspace."""
-    assert named_files(str(tmp_path), arguments, "command") in {"", "{}"}
+    assert fingerprint_named_files(str(tmp_path), arguments, "command") in {"", "{}"}

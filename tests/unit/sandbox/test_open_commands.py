@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from sessiontree.policy.commands.named_words import NamedWords, words_in
-from sessiontree.sandbox.commands.environment import SYSTEM_PATH, fresh_environment
-from sessiontree.sandbox.commands.named_files import files_of
+from sessiontree.policy.commands.named_words import NamedWords, collect_words
+from sessiontree.sandbox.commands.environment import SYSTEM_PATH, make_fresh_environment
+from sessiontree.sandbox.commands.named_files import read_named_files
 from tests.unit.sandbox.shell_grammar_strategies import drawn, make_workspace
 
 Read = Callable[[str], NamedWords]
@@ -22,13 +22,13 @@ SHELLS = [path for name in ("bash", "dash") if (path := shutil.which(name, path=
 
 def read(text: str) -> NamedWords:
     """Return the words of a command that sets no variables."""
-    return words_in(text, {})
+    return collect_words(text, {})
 
 
 def stray(shell: str, text: str, named: NamedWords, place: Path) -> set[str]:
     """Run a text in a fresh workspace; return the scripts that ran although no word names them."""
     workspace = _fresh(place)
-    found = files_of(str(workspace), str(workspace), named.words)
+    found = read_named_files(str(workspace), str(workspace), named.words)
     if found is None:
         return set()
     real = {os.path.realpath(path) for path in found}
@@ -51,7 +51,7 @@ def _run(shell: str, text: str, place: Path) -> set[str]:
     """Run a text in the workspace; return the scripts that ran."""
     workspace, log = place / "ws", place / "log"
     log.write_bytes(b"")
-    env = fresh_environment(SYSTEM_PATH, str(workspace), {}) | {"HOME": str(place / "home")}
+    env = make_fresh_environment(SYSTEM_PATH, str(workspace), {}) | {"HOME": str(place / "home")}
     reads, writes = os.pipe()  # held by whatever it starts, in the background too
     subprocess.run(
         [shell, "-c", text], cwd=workspace, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.sandbox import Jail, available_level, jail, launcher, probe
-from sessiontree.sandbox import py_executable as words_for
+from sessiontree.sandbox import Jail, detect_level, jail, launcher, probe
+from sessiontree.sandbox import build_py_executable as words_for
 
 NAMES = st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=12)
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: Path("/x", *names))
@@ -149,13 +149,13 @@ def test_logs_may_lie_in_a_hidden_directory(tmp_path: Path) -> None:
     """Writable inside hidden is no contradiction: what is writable is readable again, and nothing else."""
     (tmp_path / "state" / "logs").mkdir(parents=True)
     wished = Jail(hidden=(tmp_path / "state",), writable=(tmp_path / "state" / "logs",))
-    assert probe(wished) == available_level()
+    assert probe(wished) == detect_level()
 
 
 def test_probe_tells_the_level(tmp_path: Path) -> None:
     """The trial starts what would be started, and reports what it got."""
-    assert probe(Jail(hidden=(tmp_path / "state",))) == available_level()
-    assert probe(Jail(), shlex.quote(sys.executable)) == available_level()
+    assert probe(Jail(hidden=(tmp_path / "state",))) == detect_level()
+    assert probe(Jail(), shlex.quote(sys.executable)) == detect_level()
 
 
 @pytest.mark.parametrize("python", ["/no/such/python", "/bin/false"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.sandbox import available_level
+from sessiontree.sandbox import detect_level
 from sessiontree.sandbox.write_probes import ATTEMPTS
 from tests.unit.sandbox.conftest import CHECKOUT
 
@@ -46,7 +46,7 @@ def found() -> Iterator[dict[str, Any]]:
 
 def test_confined_actor_has_the_level_the_kernel_offers(found: dict[str, Any]) -> None:
     """The actor runs, and what holds it is what this kernel can do at best."""
-    assert found["level"] == str(available_level())
+    assert found["level"] == str(detect_level())
 
 
 def test_confined_actor_serves(found: dict[str, Any]) -> None:
@@ -70,13 +70,13 @@ def test_confined_actor_does_not_read_journal_and_token(found: dict[str, Any]) -
 
 def test_actor_started_again_is_confined_again(found: dict[str, Any]) -> None:
     """After SIGKILL from outside Ray starts another process, by the same words."""
-    assert found["after a kill"] == [True, str(available_level())]
+    assert found["after a kill"] == [True, str(detect_level())]
     assert found["faults after a kill"] == []
 
 
 def test_child_of_a_confined_actor_is_confined(found: dict[str, Any]) -> None:
     """An actor started from inside without words of its own inherits them."""
-    assert found["child's level"] == str(available_level())
+    assert found["child's level"] == str(detect_level())
 
 
 def test_free_actor_is_found_out(found: dict[str, Any]) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.sandbox import SelfTest, jail, prepare_canaries, self_test
-from sessiontree.sandbox.self_test import WriteAttempt, differences, traces
+from sessiontree.sandbox import SelfTest, jail, prepare_canaries, run_self_test
+from sessiontree.sandbox.self_test import WriteAttempt, collect_traces, find_differences
 from sessiontree.sandbox.write_probes import ATTEMPTS, SUCCEEDED, try_all
 from tests.unit.sandbox.conftest import CHECKOUT
 from tests.unit.sandbox.test_escapes import WITHOUT_SECCOMP
@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 ready = ThreadPoolExecutor(1)
 ready.submit(os.getpid).result()
-from sessiontree.sandbox import self_test
+from sessiontree.sandbox import run_self_test
 found = self_test(Path(sys.argv[1]), ready)
 print(json.dumps([found.holds, found.faults()]))
 """
@@ -59,7 +59,7 @@ def test_confined_process_passes_and_the_victims_are_untouched(tmp_path: Path) -
     prepared = prepare_canaries(tmp_path / "victims")
     found = run_test(tmp_path / "victims", sys.executable, "-I", "-S", jail.__file__, "--")
     assert found == (True, [])
-    assert traces(tmp_path / "victims") == prepared
+    assert collect_traces(tmp_path / "victims") == prepared
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_process_without_seccomp_fails_on_metadata_alone(tmp_path: Path) -> None
 def test_free_process_fails_on_every_attempt(tmp_path: Path, ready: Executor) -> None:
     """Planted bug: without a jail each attempt succeeds once, and every change is seen."""
     prepare_canaries(tmp_path / "victims")
-    found = self_test(tmp_path / "victims", ready)
+    found = run_self_test(tmp_path / "victims", ready)
     assert not found.holds
     assert {attempt.outcome for attempt in found.attempts[: len(ATTEMPTS)]} == {SUCCEEDED}
     changed = " ".join(found.changes)
@@ -90,7 +90,7 @@ def test_free_process_fails_on_every_attempt(tmp_path: Path, ready: Executor) ->
 def test_every_route_makes_every_attempt(tmp_path: Path, ready: Executor) -> None:
     """Nothing is left out: four routes, nine attempts, in order."""
     prepare_canaries(tmp_path / "victims")
-    made = self_test(tmp_path / "victims", ready).attempts
+    made = run_self_test(tmp_path / "victims", ready).attempts
     assert [(attempt.route, attempt.name) for attempt in made] == [
         (route, name) for route in ROUTES for name in ATTEMPTS
     ]
@@ -100,7 +100,7 @@ LATE_JAIL = """
 import os, sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from sessiontree.sandbox import jail, self_test
+from sessiontree.sandbox import jail, run_self_test
 ready = ThreadPoolExecutor(1)
 ready.submit(os.getpid).result()
 jail.renounce_privileges()
@@ -169,7 +169,7 @@ def test_victims_must_be_as_prepared(
     prepare(tmp_path / "victims")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ConfigError, match="victims"):
-        self_test(tmp_path / "victims", ready)
+        run_self_test(tmp_path / "victims", ready)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -185,7 +185,7 @@ def test_each_attempt_succeeds_where_nothing_refuses_it(tmp_path: Path, name: st
     """An attempt that always fails would pass every jail; each leaves its own trace."""
     before = prepare_canaries(tmp_path / "victims")
     ATTEMPTS[name](tmp_path / "victims")
-    assert differences(before, traces(tmp_path / "victims"))
+    assert find_differences(before, collect_traces(tmp_path / "victims"))
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from sessiontree.contracts.handles.jobs import MAX_RUNNING_JOBS, CommandRequest,
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.sandbox.jobs.job_output import JobOutput
-from sessiontree_tools.commands.process import key_bytes
+from sessiontree_tools.commands.process import encode_key
 
 LONG_S = 30.0
 
@@ -165,11 +165,11 @@ async def test_a_killed_sandbox_is_an_end(tmp_path: Path) -> None:
 )
 def test_keys_are_those_of_an_xterm(name: str, sent: bytes) -> None:
     """By name, with modifiers, or one character."""
-    assert key_bytes(name) == sent
+    assert encode_key(name) == sent
 
 
 @pytest.mark.parametrize("name", ["", "ctrl+", "nokey", "ctrl+é", "alt+"])
 def test_other_keys_are_refused(name: str) -> None:
     """Nothing is guessed."""
     with pytest.raises(ValueError, match="is not a key"):
-        key_bytes(name)
+        encode_key(name)

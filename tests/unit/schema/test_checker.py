@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.schema.checker import MAX_MESSAGE_CHARS, MAX_TOLD, MAX_VALUE_CHARS, Checker, json_excerpt
+from sessiontree.schema.checker import MAX_MESSAGE_CHARS, MAX_TOLD, MAX_VALUE_CHARS, Checker, shorten_json
 
 
 def told(schema: Any, value: Any) -> tuple[str, str | None]:
@@ -67,9 +67,9 @@ def test_a_message_stays_short() -> None:
 
 def test_a_value_is_shown_by_its_beginning() -> None:
     """In JSON, every script readable."""
-    assert json_excerpt({"ї": None}) == '{"ї":null}'
-    assert len(json_excerpt("x" * 1000)) == MAX_VALUE_CHARS
-    assert json_excerpt("x" * 1000).endswith("x…")
+    assert shorten_json({"ї": None}) == '{"ї":null}'
+    assert len(shorten_json("x" * 1000)) == MAX_VALUE_CHARS
+    assert shorten_json("x" * 1000).endswith("x…")
 
 
 @pytest.mark.parametrize(

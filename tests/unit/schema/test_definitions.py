@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.schema.definitions import MAX_SCHEMAS, object_root, write_out
+from sessiontree.schema.definitions import MAX_SCHEMAS, set_object_root, write_out
 
 
 def test_a_definition_is_written_where_it_is_used() -> None:
@@ -146,7 +146,7 @@ def test_a_root_reference_keeps_its_draft() -> None:
 )
 def test_the_root_is_an_object_and_what_refers_to_it_need_not_be(root: dict[str, Any], value: Any) -> None:
     """The type that a tool's parameters need is not asked further down, unless the author asks it."""
-    typed = object_root(write_out(root))
+    typed = set_object_root(write_out(root))
     assert typed["type"] == "object"
     assert Draft202012Validator(typed).is_valid(value) == Draft202012Validator(root).is_valid(value)
     assert not Draft202012Validator(typed).is_valid(5)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessiontree.schema.derive import derive_schema
-from sessiontree.schema.dialect import schema_warnings
+from sessiontree.schema.dialect import find_schema_warnings
 from sessiontree_tools import builtin_tools
 
 TEXT = {"type": "string"}
@@ -36,7 +36,7 @@ TEXT = {"type": "string"}
 )
 def test_a_slip_is_found_where_it_stands(schema: dict[str, Any], said: str) -> None:
     """In each place a schema may stand in; what to do instead is said."""
-    found = schema_warnings(schema)
+    found = find_schema_warnings(schema)
     assert any(each.startswith(said) for each in found), found
     assert all(";" in each for each in found)
 
@@ -48,10 +48,10 @@ def test_values_and_keywords_called_so_are_no_slip() -> None:
         "default": {"format": None, "anyOf": [1, 2]},
         "anyOf": [{"required": ["a"]}],
     }
-    assert schema_warnings(schema) == ()
+    assert find_schema_warnings(schema) == ()
 
 
 def test_no_built_in_tool_has_a_slip() -> None:
     """A tree could not be made with one."""
     for tool in builtin_tools():
-        assert schema_warnings(derive_schema(tool)) == (), tool.name
+        assert find_schema_warnings(derive_schema(tool)) == (), tool.name

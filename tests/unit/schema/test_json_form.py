@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.schema.json_form import LARGEST_NUMBER, MAX_DEPTH, NotJson, json_form
+from sessiontree.schema.json_form import LARGEST_NUMBER, MAX_DEPTH, NotJson, to_json_form
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -44,7 +44,7 @@ def nested(levels: int) -> Any:
 @given(JSON)
 def test_json_is_copied_as_it_is(value: Any) -> None:
     """The copy is equal, of the same types, and shares no container."""
-    copy = json_form(value)
+    copy = to_json_form(value)
     assert repr(copy) == repr(value)
     if isinstance(value, dict | list):
         assert copy is not value
@@ -62,7 +62,7 @@ def test_json_is_copied_as_it_is(value: Any) -> None:
 )
 def test_what_json_can_say_becomes_plain(value: Any, expected: Any) -> None:
     """Tuples, read-only mappings and named values lose their kind; whole numbers stay exact."""
-    copy = json_form(value)
+    copy = to_json_form(value)
     assert repr(copy) == repr(expected)
     assert json.loads(json.dumps(copy)) == expected
 
@@ -85,16 +85,16 @@ def test_what_json_can_say_becomes_plain(value: Any, expected: Any) -> None:
 def test_what_json_cannot_say_is_refused_with_its_place(value: Any, path: list[Any], reason: str) -> None:
     """The path leads to the culprit, so a model learns which field."""
     with pytest.raises(NotJson) as caught:
-        json_form(value)
+        to_json_form(value)
     assert caught.value.path[::-1] == path
     assert reason in caught.value.reason
 
 
 def test_nesting_is_taken_to_its_limit_and_no_further() -> None:
     """128 levels pass, 129 do not; ten thousand and a list in itself end the same way."""
-    assert json_form(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
+    assert to_json_form(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
     endless: list[Any] = []
     endless.append(endless)
     for value in (nested(MAX_DEPTH + 1), nested(10_000), endless):
         with pytest.raises(NotJson, match="levels deep"):
-            json_form(value)
+            to_json_form(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.schema.keywords import Schema, ordered, replace_inside, rewrite, subschemas
+from sessiontree.schema.keywords import Schema, list_subschemas, order_keywords, replace_inside, rewrite
 
 SCHEMA: Schema = {
     "$defs": {"D": {"const": 0}},
@@ -20,7 +20,7 @@ SCHEMA: Schema = {
 
 def test_subschemas_are_found_by_keyword_and_definitions_left_out() -> None:
     """Values, names and boolean schemas are no schemas to look into."""
-    assert list(subschemas(SCHEMA)) == [
+    assert list(list_subschemas(SCHEMA)) == [
         {"const": 1},
         {"not": {"const": 2}},
         {"const": 3},
@@ -28,7 +28,7 @@ def test_subschemas_are_found_by_keyword_and_definitions_left_out() -> None:
         {"const": 5},
         {"const": 6},
     ]
-    assert list(subschemas(SCHEMA, frozenset({"anyOf"}))) == [{"const": 3}]
+    assert list(list_subschemas(SCHEMA, frozenset({"anyOf"}))) == [{"const": 3}]
 
 
 @pytest.mark.covers("U6")
@@ -59,5 +59,5 @@ def test_replacing_inside_stops_at_the_first_level() -> None:
 def test_keywords_are_ordered_definitions_last_and_names_kept() -> None:
     """A reader meets type and description first."""
     schema: Schema = {"$defs": {}, "minimum": 1, "b": 2, "properties": {"z": {}, "a": {}}, "type": "object"}
-    assert list(ordered(schema)) == ["type", "properties", "b", "minimum", "$defs"]
-    assert list(ordered(schema)["properties"]) == ["z", "a"]  # type: ignore[arg-type]
+    assert list(order_keywords(schema)) == ["type", "properties", "b", "minimum", "$defs"]
+    assert list(order_keywords(schema)["properties"]) == ["z", "a"]  # type: ignore[arg-type]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.values.pointer import json_pointer
-from sessiontree.schema.coercion import Spellings, camel_case, snake_case
+from sessiontree.contracts.values.pointer import make_json_pointer
+from sessiontree.schema.coercion import Spellings, to_camel_case, to_snake_case
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,9 @@ from sessiontree.schema.coercion import Spellings, camel_case, snake_case
 )
 def test_cases_change_into_each_other(camel: str, snake: str) -> None:
     """A run of capitals is one word."""
-    assert snake_case(camel) == snake
-    assert camel_case("file_path") == "filePath"
-    assert camel_case("_private_name_") == "_privateName_"
+    assert to_snake_case(camel) == snake
+    assert to_camel_case("file_path") == "filePath"
+    assert to_camel_case("_private_name_") == "_privateName_"
 
 
 def test_every_spelling_leads_to_the_name() -> None:
@@ -84,5 +84,5 @@ def test_an_alias_that_cannot_be_meant_is_refused(aliases: dict[str, str]) -> No
 
 def test_pointers_escape_what_separates_them() -> None:
     """RFC 6901: ``~`` is ``~0`` and ``/`` is ``~1``; the whole is the empty text."""
-    assert json_pointer() == ""
-    assert json_pointer("a/b", 0, "c~d", "") == "/a~1b/0/c~0d/"
+    assert make_json_pointer() == ""
+    assert make_json_pointer("a/b", 0, "c~d", "") == "/a~1b/0/c~0d/"

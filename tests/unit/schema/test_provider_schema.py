@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.schema.dialect import DIALECTS, GEMINI_STRIPPED, PLAIN, dialect_for_model, dialect_named
+from sessiontree.schema.dialect import DIALECTS, GEMINI_STRIPPED, PLAIN, choose_dialect, find_dialect
 from sessiontree.schema.provider_schema import clean
 
 
@@ -51,17 +51,17 @@ def parameter(schema: dict[str, Any], dialect: str) -> Any:
 )
 def test_the_models_name_chooses_the_dialect(model: str, name: str) -> None:
     """A dialect's or provider's name decides; else the family the model's own name begins with."""
-    assert dialect_for_model(model).name == name
+    assert choose_dialect(model).name == name
 
 
 def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
     """The message lists what there is."""
-    assert dialect_named("gemini") is DIALECTS["gemini"]
+    assert find_dialect("gemini") is DIALECTS["gemini"]
     with pytest.raises(
         ConfigError,
         match="'gemma' is not a schema dialect; choose one of anthropic, constrained, gemini,",
     ):
-        dialect_named("gemma")
+        find_dialect("gemma")
 
 
 @pytest.mark.covers("S28")
@@ -444,5 +444,5 @@ def test_a_strict_schema_of_another_type_has_no_keywords_of_objects() -> None:
         "required": ["a"],
         "$defs": {"A": {"type": "object", "properties": {}, "required": []}, "B": both},
     }
-    cleaned = clean(schema, dialect_named("openai-strict"))
+    cleaned = clean(schema, find_dialect("openai-strict"))
     assert cleaned.schema["properties"] == {"a": {"type": "string", "description": "Mine."}}

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.schema.definitions import write_out
 from sessiontree.schema.dialect import DIALECTS, GEMINI_STRIPPED, Cleaned, Dialect, Loss
-from sessiontree.schema.keywords import subschemas
+from sessiontree.schema.keywords import list_subschemas
 from sessiontree.schema.provider_schema import clean
 from tests.example_fixtures import examples
 from tests.unit.schema.schema_strategies import fitting, roots
@@ -57,7 +57,7 @@ def fits(schema: Mapping[str, Any], value: Any) -> bool:
 def everywhere(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield a schema and all schemas in it, definitions too."""
     yield schema
-    for inner in (*subschemas(schema), *schema.get("$defs", {}).values()):
+    for inner in (*list_subschemas(schema), *schema.get("$defs", {}).values()):
         yield from everywhere(inner)
 
 

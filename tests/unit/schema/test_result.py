@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.values.jsonable import dump_json, dump_readable
-from sessiontree.schema.result import compile_result, result_json_schema, result_value
+from sessiontree.schema.result import compile_result, convert_result, derive_result_schema
 
 
 class Verdict(BaseModel):
@@ -48,7 +48,7 @@ class Row(TypedDict):
     values: list[float]
 
 
-VERDICT = compile_result(result_json_schema(Verdict))
+VERDICT = compile_result(derive_result_schema(Verdict))
 
 
 def refused(text: str, schema: Any = None) -> ValidationError:
@@ -171,13 +171,13 @@ def test_a_schema_is_compiled_once_and_kept_as_it_was() -> None:
 )
 def test_every_kind_of_type_makes_the_round_trip(result_type: Any, text: str, expected: Any) -> None:
     """From type to schema, from text to JSON, from JSON to the type."""
-    value = compile_result(result_json_schema(result_type)).validate_text(text)
-    assert result_value(result_type, value) == expected
+    value = compile_result(derive_result_schema(result_type)).validate_text(text)
+    assert convert_result(result_type, value) == expected
 
 
 def test_a_result_schema_has_no_titles_or_definitions_and_keeps_null() -> None:
     """Nobody drops nulls from a result, so its schema must take them."""
-    schema: Any = result_json_schema(list[Verdict])
+    schema: Any = derive_result_schema(list[Verdict])
     assert "title" not in str(schema)
     assert "$defs" not in schema
     assert schema["items"]["properties"]["notes"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
@@ -187,18 +187,18 @@ def test_a_result_schema_has_no_titles_or_definitions_and_keeps_null() -> None:
 def test_a_type_nobody_knows_is_refused(result_type: Any) -> None:
     """ConfigError names the type."""
     with pytest.raises(ConfigError):
-        result_json_schema(result_type)
+        derive_result_schema(result_type)
 
 
 def test_the_types_own_checks_refuse_in_the_same_words() -> None:
     """Field checks point at the field; whatever else they raise is reported as well."""
     with pytest.raises(ValidationError, match="notes: be kind") as caught:
-        result_value(Verdict, {"winner": "a", "score": 1, "notes": "rude"})
+        convert_result(Verdict, {"winner": "a", "score": 1, "notes": "rude"})
     assert caught.value.field == "/notes"
     with pytest.raises(ValidationError, match="KeyError"):
-        result_value(Verdict, {"winner": "a", "score": 1, "notes": "broken"})
+        convert_result(Verdict, {"winner": "a", "score": 1, "notes": "broken"})
     with pytest.raises(ValidationError, match="is nan"):
-        result_value(float, float("nan"))
+        convert_result(float, float("nan"))
 
 
 JSON = st.recursive(

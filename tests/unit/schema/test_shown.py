@@ -110,7 +110,7 @@ def test_what_a_model_is_not_told_is_asked_all_the_same(dialect: Dialect) -> Non
     tool = compile_tool(
         Raw({"properties": {"id": {"type": "string", "pattern": "^[0-9a-f]{4}$"}, "size": {"maximum": 3}}})
     )
-    shown = tool.shown_in(dialect)
+    shown = tool.clean_for(dialect)
     if dialect.keywords is not None and "pattern" not in dialect.keywords:
         assert Loss("/properties/id", "pattern", "wider", "left out") in shown.losses
         assert Draft202012Validator(shown.schema).is_valid({"id": "no"})
@@ -125,15 +125,15 @@ def test_what_a_model_is_not_told_is_asked_all_the_same(dialect: Dialect) -> Non
 def test_a_tool_is_cleaned_once_for_each_dialect() -> None:
     """Every session of every model of a dialect is shown the very same object."""
     tool = compile_tool(Declared())
-    first = {name: tool.shown_in(dialect) for name, dialect in DIALECTS.items()}
-    assert all(tool.shown_in(dialect) is first[name] for name, dialect in DIALECTS.items())
+    first = {name: tool.clean_for(dialect) for name, dialect in DIALECTS.items()}
+    assert all(tool.clean_for(dialect) is first[name] for name, dialect in DIALECTS.items())
     assert first["plain"].schema == tool.schema
 
 
 def test_null_as_strict_models_say_it_is_a_parameter_left_out() -> None:
     """What strict mode makes a model send is what the tool's own schema takes."""
     tool = compile_tool(Declared())
-    shown = tool.shown_in(DIALECTS["openai-strict"]).schema
+    shown = tool.clean_for(DIALECTS["openai-strict"]).schema
     said = {"path": "a", "query": None, "note": None, "tags": None, "mode": None, "shape": None}
     assert Draft202012Validator(shown).is_valid(said)
     assert tool.validate(said)[1] == {"path": "a"}
@@ -160,7 +160,7 @@ class Brief(Declared):
 def test_a_brief_tool_shows_no_bounds_and_is_checked_against_them(dialect: Dialect) -> None:
     """Names, types and descriptions remain; properties may be called like a keyword."""
     compiled = compile_tool(Brief())
-    assert compiled.shown_in(dialect).schema == {
+    assert compiled.clean_for(dialect).schema == {
         "type": "object",
         "properties": {
             "pattern": {"type": "string", "description": "What to find."},
@@ -180,6 +180,6 @@ def test_a_brief_tool_shows_no_bounds_and_is_checked_against_them(dialect: Diale
 
 def test_a_brief_tool_is_closed_where_a_dialect_wants_that_said() -> None:
     """OpenAI's strict mode takes closed objects only; nothing narrower is reported."""
-    shown = compile_tool(Brief()).shown_in(DIALECTS["openai-strict"])
+    shown = compile_tool(Brief()).clean_for(DIALECTS["openai-strict"])
     assert shown.schema["additionalProperties"] is False
     assert "additionalProperties" not in {loss.keyword for loss in shown.losses}

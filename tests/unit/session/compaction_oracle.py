@@ -24,9 +24,9 @@ from sessiontree.contracts.values.messages import (
     Message,
     ToolResultMessage,
     UserMessage,
-    text_size,
+    measure_text,
 )
-from sessiontree.session.cut_messages import shortened
+from sessiontree.session.cut_messages import shorten_messages
 from tests.unit.session.call_oracle import CallBooks
 from tests.unit.session.judge_oracle import Judge
 
@@ -146,7 +146,7 @@ class CompactionBooks:
 
     def cut(self, before: list[Message], fact: MessagesShortened) -> list[Message]:
         """Return the conversation with messages cut, after a judgment of it."""
-        after = shortened(before, fact)
+        after = shorten_messages(before, fact)
         require = self.judge.require
         require(bool(fact.at or fact.images), "COMPACT", "nothing is cut")
         require(not unpaired(after), "COMPACT", f"{unpaired(after)} stand alone")
@@ -155,5 +155,7 @@ class CompactionBooks:
             require(is_named or old is new, "COMPACT", f"message {at} is changed, and nobody said so")
             require(type(old) is type(new), "COMPACT", f"message {at} becomes another")
         for at in fact.at:
-            require(text_size(after[at]) < text_size(before[at]), "COMPACT", f"message {at} is not shorter")
+            require(
+                measure_text(after[at]) < measure_text(before[at]), "COMPACT", f"message {at} is not shorter"
+            )
         return after

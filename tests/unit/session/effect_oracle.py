@@ -38,7 +38,7 @@ class EffectBooks:
         """Note that these facts are durable."""
         self._durable = {fact.call.key for fact in facts if isinstance(fact, CallIntended)}
 
-    def committed(self, keys: Iterable[str]) -> None:
+    def read_committed(self, keys: Iterable[str]) -> None:
         """Note that the session learned that these intents are durable."""
         self._committed.update(keys)
 

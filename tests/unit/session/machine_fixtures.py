@@ -17,7 +17,7 @@ from sessiontree.session.calls import Decision
 from sessiontree.session.decide import decide, react
 from sessiontree.session.evolve import evolve
 from sessiontree.session.instructions import SessionInstruction
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 
 Decide: TypeAlias = Callable[[SessionState, Stimulus], Decision]
 Advance: TypeAlias = Callable[[SessionState, int], Decision | None]
@@ -37,7 +37,7 @@ def through_json(fact: SessionFact) -> SessionFact:
 
 def rebuild(spec: SessionSpec, limits: Limits, facts: Iterable[SessionFact]) -> SessionState:
     """Return the state that journaled facts make."""
-    state = initial(spec, limits)
+    state = make_initial_state(spec, limits)
     for fact in facts:
         evolve(state, through_json(fact))
     return state

@@ -12,8 +12,8 @@ from typing import Any
 
 from sessiontree.contracts.facts.session_facts import CallResolved, SessionFact
 from sessiontree.contracts.facts.stimuli import Forked, Stimulus
-from sessiontree.contracts.recorded.codec import from_wire, pack_joined, parts_of
-from sessiontree.session.state import SessionState, initial
+from sessiontree.contracts.recorded.codec import from_wire, list_parts, pack_joined
+from sessiontree.session.state import SessionState, make_initial_state
 from tests.unit.session.judge_oracle import Judge
 from tests.unit.session.machine_fixtures import Machine, through_json
 
@@ -46,8 +46,8 @@ class Replay:
         """Start from facts."""
         facts = list(facts)
         self.state = self.machine.rebuild(live.spec, live.limits, facts)
-        self._beside = initial(live.spec, live.limits)
-        self._joined = initial(live.spec, live.limits)
+        self._beside = make_initial_state(live.spec, live.limits)
+        self._joined = make_initial_state(live.spec, live.limits)
         for fact in facts:
             self.machine.evolve(self._beside, fact)
             self.machine.evolve(self._joined, fact)
@@ -67,7 +67,7 @@ class Replay:
             same = self._form(self._beside) == self._form(self.state)
             self.judge.require(same, "S38", f"replay differs after {fact}")
         whole = [from_wire(json.loads(text)) for text in pack_joined(facts)]
-        parts = [part for fact in whole for part in parts_of(fact)]
+        parts = [part for fact in whole for part in list_parts(fact)]
         self.judge.require(parts == facts, "S38", f"{whole} holds {parts} and not {facts}")
         for fact in whole:
             self.machine.evolve(self._joined, fact)

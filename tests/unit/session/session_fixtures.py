@@ -12,7 +12,7 @@ from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall, RejectedCall
 from sessiontree.contracts.recorded.codec import Outcome
-from sessiontree.contracts.recorded.results import Artifact, error_message
+from sessiontree.contracts.recorded.results import Artifact, make_error_message
 from sessiontree.contracts.values.jsonable import JsonValue, digest_of
 from sessiontree.contracts.values.messages import (
     AssistantMessage,
@@ -111,7 +111,9 @@ def verdict(at_ms: int, key: str, asked: ToolCall) -> stimuli.Stimulus:
     card = TOOLS.get(asked.name)
     if card is None:
         error = ExecutionError(f"no tool is named {asked.name}")
-        return stimuli.CallFinished(at_ms, key, "error", error_message(asked.id, asked.name, error, at_ms))
+        return stimuli.CallFinished(
+            at_ms, key, "error", make_error_message(asked.id, asked.name, error, at_ms)
+        )
     if not fits(asked):
         schema: dict[str, JsonValue] = {"type": "object"}
         bad = RejectedCall(key, asked.name, "bad: unknown", "/bad", digest(asked), schema)

@@ -23,7 +23,7 @@ from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.values.messages import UserMessage
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 from tests.unit.session.asker_oracle import AskerBooks
 from tests.unit.session.call_oracle import CallBook, CallBooks
 from tests.unit.session.effect_oracle import EffectBooks
@@ -47,7 +47,7 @@ class Watcher:
         self.limits = limits
         self.at_ms = 0
         self.effects = EffectBooks(self.judge)
-        self.replay = Replay(self.judge, machine, initial(spec, limits))
+        self.replay = Replay(self.judge, machine, make_initial_state(spec, limits))
         self.aborted: set[str] = set()
         self._asked: set[int] = set()
         """Turns the model was asked for since the last recovery."""
@@ -76,7 +76,7 @@ class Watcher:
         self._fresh = None
         self._jobs_before = tuple(self.jobs.running.values())
         if isinstance(stimulus, stimuli.IntentsCommitted):
-            self.effects.committed(stimulus.keys)
+            self.effects.read_committed(stimulus.keys)
         elif isinstance(stimulus, stimuli.Recovered):
             self._asked.clear()
         elif isinstance(stimulus, stimuli.CallPrepared | stimuli.CallRejected):

@@ -35,7 +35,7 @@ from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision
 from sessiontree.session.decide import decide
 from sessiontree.session.evolve import evolve
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 from tests.unit.session.machine_fixtures import REAL, Machine, broken, rebuild
 from tests.unit.session.session_fixtures import TOOLS, call, finished, reply, spec, verdict
 
@@ -51,7 +51,7 @@ class Desk:
         self.machine = machine
         self.spec = spec()
         self.limits = Limits(approval_patience_s=patience_s)
-        self.state = initial(self.spec, self.limits)
+        self.state = make_initial_state(self.spec, self.limits)
         self.at_ms = 0
         self.facts: list[SessionFact] = []
         self.told: list[Any] = []

@@ -27,7 +27,7 @@ from sessiontree.contracts.values.messages import (
 from sessiontree.session import compaction
 from sessiontree.session import instructions as todo
 from sessiontree.session.evolve import evolve
-from sessiontree.session.state import CallState, SessionState, initial
+from sessiontree.session.state import CallState, SessionState, make_initial_state
 from tests.unit.session.broken_machine_fakes import changed, evolving
 from tests.unit.session.compaction_oracle import chars, is_subsequence, unpaired
 from tests.unit.session.machine_fixtures import Machine
@@ -245,7 +245,7 @@ def state_of(
     transcript: Sequence[Message], *, overflow: bool, waiting: Sequence[ToolCall] = ()
 ) -> SessionState:
     """Return a session with a conversation that does not fit any more."""
-    state = initial(spec(), Limits())
+    state = make_initial_state(spec(), Limits())
     state.transcript = list(transcript)
     state.overflow = "too long" if overflow else ""
     state.is_crowded = not overflow
@@ -261,7 +261,7 @@ def compact(state: SessionState, text: str = "so far") -> facts.ContextCompacted
     if begun is None:
         return None
     evolve(state, begun)
-    question = compaction.summary_question(state, begun)
+    question = compaction.build_summary_question(state, begun)
     assert question[:-1] == state.transcript[: begun.upto]
     assert not unpaired(question)
     (fact,) = compaction.answered(state, begun, stimuli.ModelAnswered(5, begun.turn, reply(text=text))).facts

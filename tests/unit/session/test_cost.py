@@ -12,7 +12,7 @@ from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
 from sessiontree.session.decide import react
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 from tests.unit.session.session_fixtures import TOOLS, call, reply, spec
 
 TURNS = 2_000
@@ -48,7 +48,7 @@ def lines_of(state: SessionState, turn: int) -> int:
 
 def test_turn_costs_the_same_at_the_end_of_two_thousand() -> None:
     """Linear: a turn runs through as many lines late as early, and keeps nothing but the transcript."""
-    state = initial(spec(), Limits(max_turns=TURNS + 1, max_repeats=None))
+    state = make_initial_state(spec(), Limits(max_turns=TURNS + 1, max_repeats=None))
     react(state, stimuli.Adopted(0, tuple(TOOLS), "model", "You work."))
     for turn in range(1, 50):
         one_turn(state, turn)

@@ -14,19 +14,19 @@ from sessiontree.contracts.values.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
-    text_size,
+    measure_text,
 )
-from sessiontree.contracts.values.untrusted import wrapped
+from sessiontree.contracts.values.untrusted import wrap_untrusted
 from sessiontree.session.cut_messages import (
     LEAST_CHARS,
+    compute_result_room,
     cut_longest,
     cut_message,
     leave_out_seen_images,
-    room_for_results,
     share_room,
 )
 from sessiontree.session.evolve import evolve
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 from sessiontree.session.turns import FULL_SHARE
 from tests.unit.session.session_fixtures import spec
 
@@ -35,7 +35,7 @@ PICTURE = ImageContent("AAAA", "image/png")
 
 def state_of(messages: list[Message], overflow: str = "too long") -> SessionState:
     """Return a session with this conversation."""
-    state = initial(spec(), Limits())
+    state = make_initial_state(spec(), Limits())
     state.transcript, state.overflow = list(messages), overflow
     return state
 
@@ -95,17 +95,17 @@ def test_cutting_ends_and_is_never_for_nothing(
     state = state_of([*messages, AssistantMessage((ToolCall("x", "write", {"text": "a" * arguments}),))])
     state.transcript.append(ToolResultMessage("x", "write", (TextContent("done"),)))
     for _ in range(60):
-        before = sum(map(text_size, state.transcript)), sum(len(each.content) for each in state.transcript)
+        before = sum(map(measure_text, state.transcript)), sum(len(each.content) for each in state.transcript)
         state.overflow = "too long"
         cut = leave_out_seen_images(state) or cut_longest(state)
         if cut is None:
             break
         evolve(state, cut)
-        after = sum(map(text_size, state.transcript)), sum(len(each.content) for each in state.transcript)
+        after = sum(map(measure_text, state.transcript)), sum(len(each.content) for each in state.transcript)
         assert cut.images or after < before
     else:
         raise AssertionError("it never ends")
-    assert all(text_size(each) <= LEAST_CHARS for each in state.transcript)
+    assert all(measure_text(each) <= LEAST_CHARS for each in state.transcript)
     assert not any(isinstance(block, ImageContent) for each in state.transcript for block in each.content)
 
 
@@ -114,7 +114,7 @@ def test_results_of_one_reply_share_their_room(sizes: list[int], context: int) -
     """Only the longest are cut, only if they do not fit together, and then they do."""
     state = state_of(turn(*("r" * size for size in sizes)), "")
     state.shared_context = context
-    room = room_for_results(context, 0, FULL_SHARE)
+    room = compute_result_room(context, 0, FULL_SHARE)
     cut = share_room(state, FULL_SHARE)
     assert (cut is None) == (sum(sizes) <= room)
     if cut is not None:
@@ -127,7 +127,7 @@ def test_results_of_one_reply_share_their_room(sizes: list[int], context: int) -
 
 def test_text_from_outside_keeps_the_mark_of_its_end() -> None:
     """However it is cut; and a call keeps its id and its name."""
-    page = wrapped("p" * 9_000, kind="page", source="x")
+    page = wrap_untrusted("p" * 9_000, kind="page", source="x")
     for chars in range(LEAST_CHARS, 9_000, 700):
         cut = cut_message(ToolResultMessage("c", "web_fetch", (TextContent(page),)), chars)
         assert cut.text.splitlines()[-1] == page.splitlines()[-1]

@@ -19,7 +19,7 @@ IDS = {SessionKind.MAIN: "main", SessionKind.BRANCH: "main/b1", SessionKind.WORK
 def prompt_of(kind: SessionKind, *, typed: bool = False) -> str:
     """Return the prompt of a session that holds every built-in tool its kind may."""
     table = ToolTable(builtin_tools())
-    held = table.held_by(kind, [entry.name for entry in table])
+    held = table.select_held(kind, [entry.name for entry in table])
     tools = [entry.name for entry in table if entry.name in held]
     spec = SessionSpec(
         session_id=IDS[kind],
@@ -52,7 +52,7 @@ def test_the_prompt_of_a_kind_is_the_golden_one(kind: SessionKind) -> None:
 def test_the_prompt_names_the_tools_the_kind_holds_and_no_other(kind: SessionKind) -> None:
     """The prompt and the dispatcher have one source."""
     table = ToolTable(builtin_tools())
-    held = table.held_by(kind, [entry.name for entry in table])
+    held = table.select_held(kind, [entry.name for entry in table])
     (line,) = (line for line in prompt_of(kind).splitlines() if line.startswith("Your tools: "))
     assert set(line.removeprefix("Your tools: ").removesuffix(".").split(", ")) == held
 

@@ -14,13 +14,13 @@ from sessiontree.contracts.facts import session_facts as facts
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.approvals import CheckedCall
-from sessiontree.contracts.recorded.results import error_message
+from sessiontree.contracts.recorded.results import make_error_message
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.values.messages import Message, TextContent, ToolResultMessage, UserMessage
-from sessiontree.contracts.values.untrusted import wrapped
+from sessiontree.contracts.values.untrusted import wrap_untrusted
 from sessiontree.session.decide import react
 from sessiontree.session.repetition import Repetition, find_repetition
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 from tests.unit.session.session_fixtures import TOOLS, call, reply, spec
 
 SEARCH = settings(max_examples=2_000, derandomize=True, database=None, phases=[Phase.generate])
@@ -37,7 +37,7 @@ def said(text: str) -> ToolResultMessage:
 
 def failed(error: ToolError) -> ToolResultMessage:
     """Return a failed result."""
-    return error_message("c1", "look", error, 0)
+    return make_error_message("c1", "look", error, 0)
 
 
 def conversation(rounds: Sequence[tuple[str, str]]) -> list[Message]:
@@ -51,7 +51,7 @@ def conversation(rounds: Sequence[tuple[str, str]]) -> list[Message]:
 
 def begun(most: int | None = MOST) -> SessionState:
     """Return a session that asks its model for the first time."""
-    state = initial(spec(), Limits(max_repeats=most))
+    state = make_initial_state(spec(), Limits(max_repeats=most))
     react(state, stimuli.Adopted(0, tuple(TOOLS), "model", "You work."))
     return state
 
@@ -158,7 +158,7 @@ def test_model_is_told_once_and_then_the_run_ends() -> None:
         ([failed(Timeout(n / 7, "look")) for n in range(9)], 5),
         ([failed(ExecutionError(f"status {400 + n}")) for n in range(9)], None),
         ([failed(ExecutionError("status 500"))] * 9, 5),
-        ([said(wrapped("a page", kind="web", source="x")) for _ in range(9)], 5),
+        ([said(wrap_untrusted("a page", kind="web", source="x")) for _ in range(9)], 5),
         ([said(text) for text in "abababababab"], None),
     ],
     ids=["reset", "poll", "refused", "timeout", "errors", "error", "page", "turns"],

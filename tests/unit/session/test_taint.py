@@ -14,7 +14,7 @@ from sessiontree.contracts.facts.stimuli import TaintReported
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
-from sessiontree.session.state import SessionState, initial
+from sessiontree.session.state import SessionState, make_initial_state
 from tests.unit.session.machine_fixtures import rebuild
 from tests.unit.session.session_fixtures import call, finished, reply, spec
 
@@ -38,7 +38,7 @@ def running(react_: React, state: SessionState, *, untrusted: bool, outside: boo
 
 def is_a_fact_for_life(react_: React) -> None:
     """Property: the first untrusted result is one fact and one report, and replay says the same."""
-    state = initial(spec(), Limits())
+    state = make_initial_state(spec(), Limits())
     assert facts.Tainted not in map(type, running(react_, state, untrusted=False))
     assert state.taint == ""
     running(react_, state, untrusted=True, outside=True)
@@ -77,7 +77,7 @@ def test_planted_bugs_are_found(change: Callable[[Any], Any]) -> None:
 @pytest.mark.parametrize("source", ["", "session main/b1"])
 def test_a_message_brings_the_taint_of_who_sent_it(source: str) -> None:
     """A child's result, as the tree says of it; replayed it is the same."""
-    state = initial(spec(), Limits())
+    state = make_initial_state(spec(), Limits())
     said = stimuli.Incoming(1, "m1", "done", "follow_up", "child", taint=source)
     new, _ = react(state, said)
     assert state.taint == source
@@ -86,4 +86,4 @@ def test_a_message_brings_the_taint_of_who_sent_it(source: str) -> None:
 
 def test_a_child_of_a_tainted_parent_is_tainted_from_its_first_moment() -> None:
     """By its spec, which is journaled."""
-    assert initial(replace(spec(), taint="session main"), Limits()).taint == "session main"
+    assert make_initial_state(replace(spec(), taint="session main"), Limits()).taint == "session main"

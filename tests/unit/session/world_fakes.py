@@ -39,8 +39,8 @@ from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
-from sessiontree.session.jobs import job_message_id
-from sessiontree.session.state import initial
+from sessiontree.session.jobs import make_job_message_id
+from sessiontree.session.state import make_initial_state
 from tests.unit.session.machine_fixtures import REAL, Machine
 from tests.unit.session.session_fixtures import TOOLS, digest, finished, reply, sent, spec, verdict
 from tests.unit.session.session_oracle import Watcher
@@ -80,7 +80,7 @@ class World:
         self.at_ms = 0
         self.writer = ""
         """The compaction model that the next host is given, if any."""
-        self.live = initial(spec, limits)
+        self.live = make_initial_state(spec, limits)
         self.facts: list[SessionFact] = []
         """Of what the world did last."""
         self.told: list[SessionInstruction] = []
@@ -260,7 +260,7 @@ class World:
         if not is_known:
             text, by = f"{job_id} ended", job.asked_by
             joins = self.live.interrupted
-            name = job_message_id(job_id)
+            name = make_job_message_id(job_id)
             news.insert(0, stimuli.Incoming(self.at_ms, name, text, "follow_up", "notice", by, joins=joins))
         for each in news:
             self.say(each)
@@ -354,7 +354,7 @@ class World:
         if intent is not None and intended:
             self.durable.append(intent)
             self.watcher.effects.reported(self.durable)
-            self.watcher.effects.committed([intent.call.key])
+            self.watcher.effects.read_committed([intent.call.key])
             self.watcher.effects.approved.add(intent.call.key)
         self.give(stimuli.ApprovalAnswered(self.at_ms, request_id, decision, by, "because", intended))
 

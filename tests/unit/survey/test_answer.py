@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.survey.answer import ranked
-from sessiontree.survey.source.question import question_of
-from sessiontree.survey.source.records import SurveyEntry, entries_of, remembered_entry
+from sessiontree.survey.answer import rank_records
+from sessiontree.survey.source.question import parse_question
+from sessiontree.survey.source.records import SurveyEntry, collect_entries, parse_entry
 from sessiontree.survey.source.source import read_source
 
 FILES = {
@@ -27,8 +27,8 @@ def candidates() -> list[tuple[SurveyEntry, float]]:
     """Return the records of all files as memory finds them."""
     found = []
     for path, text in FILES.items():
-        for one in entries_of(read_source(path, text.encode(), len(text)))[0]:
-            entry = remembered_entry(one.text, one.source)
+        for one in collect_entries(read_source(path, text.encode(), len(text)))[0]:
+            entry = parse_entry(one.text, one.source)
             assert entry is not None
             found.append((entry, 0.5))
     return found
@@ -36,7 +36,7 @@ def candidates() -> list[tuple[SurveyEntry, float]]:
 
 def best(question: str) -> list[str]:
     """Return the names of good answers, best first."""
-    return [one.entry.name for one in ranked(candidates(), question_of(question)) if one.is_good]
+    return [one.entry.name for one in rank_records(candidates(), parse_question(question)) if one.is_good]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_ranked_prefers_code_to_release_notes() -> None:
 
 def test_ranked_finds_translations_by_the_name_of_the_language() -> None:
     """A file of translations is called by a code."""
-    first = ranked(candidates(), question_of("how are errors translated to German?"))[0]
+    first = rank_records(candidates(), parse_question("how are errors translated to German?"))[0]
     assert first.entry.path == "locales/de.ts"
 
 
@@ -75,5 +75,5 @@ def test_question_about_something_else_has_no_good_answer() -> None:
 @given(st.text(max_size=200))
 def test_ranked_takes_any_question(text: str) -> None:
     """The best comes first."""
-    worths = [one.worth for one in ranked(candidates(), question_of(text))]
+    worths = [one.worth for one in rank_records(candidates(), parse_question(text))]
     assert worths == sorted(worths, reverse=True)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.survey.source.census import NOTES_KEPT, Findings, Place, fitted, folder_of, merge
-from sessiontree.survey.source.source import findings_of, read_source
+from sessiontree.survey.source.census import NOTES_KEPT, Findings, Place, choose_folder, fit_findings, merge
+from sessiontree.survey.source.source import collect_findings, read_source
 from tests.example_fixtures import examples
 
 NAMES = st.sampled_from(["a.py", "src/b.py", "src/x/c.py", "d.md", "src/x/y/e.go", "package.json"])
@@ -26,7 +26,7 @@ FILES = st.lists(st.tuples(NAMES, TEXTS), max_size=8)
 
 def findings(files: list[tuple[str, str]]) -> list[Findings]:
     """Return the findings of each file."""
-    return [findings_of(read_source(path, text.encode(), len(text))) for path, text in files]
+    return [collect_findings(read_source(path, text.encode(), len(text))) for path, text in files]
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -57,14 +57,14 @@ def test_merge_counts_what_it_leaves_out() -> None:
 def test_fitted_findings_are_as_long_as_allowed() -> None:
     """Long lists are halved until the text fits; counts stay, and less than the counts is refused."""
     notes = tuple(Place(path="a" * 50, line=line, text="TODO") for line in range(1, 200))
-    found = fitted(Findings(notes=notes, notes_dropped=1), 4_000)
+    found = fit_findings(Findings(notes=notes, notes_dropped=1), 4_000)
     assert len(found.model_dump_json()) <= 4_000
     assert len(found.notes) + found.notes_dropped == 200
     with pytest.raises(ValueError, match="do not fit into 10 characters"):
-        fitted(Findings(), 10)
+        fit_findings(Findings(), 10)
 
 
 def test_folder_of_counts_under_two_parts() -> None:
     """Deep files count for the folder of the first two parts."""
     paths = ("a", "x/a", "x/y/a", "x/y/z/a")
-    assert [folder_of(path) for path in paths] == [".", "x", "x/y", "x/y"]
+    assert [choose_folder(path) for path in paths] == [".", "x", "x/y", "x/y"]

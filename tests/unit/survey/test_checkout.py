@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessiontree import ExecutionError
-from sessiontree.survey.source.checkout import read_bytes, text_of, top_folder, walk
+from sessiontree.survey.source.checkout import decode_text, get_top_folder, read_bytes, walk
 from sessiontree.workspace import WorkspaceReader
 from tests.example_fixtures import examples
 
@@ -47,7 +47,7 @@ def test_walk_leaves_out_what_is_no_source(make_tree: MakeTree) -> None:
     assert paths(reader, "src") == ["src/b.py"]
     assert paths(reader, ".") == ["a.py"]
     assert [file.path for file in walk(reader, leave_out={"src/b.py"}).files] == ["a.py", "docs/SURVEY.md"]
-    assert [top_folder(path) for path in ("a.py", "src/b.py")] == [".", "src"]
+    assert [get_top_folder(path) for path in ("a.py", "src/b.py")] == [".", "src"]
 
 
 def test_walk_follows_no_link(make_tree: MakeTree, tmp_path: Path) -> None:
@@ -184,4 +184,4 @@ def test_read_bytes_reads_the_head_of_a_huge_line(tmp_path: Path) -> None:
 )
 def test_text_of_takes_any_bytes(data: bytes, expected: tuple[str, str] | None) -> None:
     """UTF-8 and UTF-16 are text, single wrong bytes are a problem, anything else is binary."""
-    assert text_of(data) == expected
+    assert decode_text(data) == expected

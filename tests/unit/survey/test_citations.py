@@ -13,7 +13,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.survey.source import citations
-from sessiontree.survey.source.citations import CheckedText, LinesAt, check_citations, checked_text
+from sessiontree.survey.source.citations import CheckedText, LinesAt, check_citations, check_text
 from sessiontree.testing.context import call_tool, make_context
 
 FILES: dict[str, list[str]] = {
@@ -60,7 +60,7 @@ WORDS = st.text(alphabet="abc def.\n", max_size=20).map(lambda text: f"{text}x")
 
 def checked(text: str, lines_at: LinesAt = FILES.get) -> CheckedText:
     """Return a text as it is checked against the files."""
-    return checked_text(text, lines_at)
+    return check_text(text, lines_at)
 
 
 @given(ANY_TEXT)

@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree.contracts.errors import ExecutionError, MemoryFailed
 from sessiontree.contracts.values.memory import MemoryScope, NewRecord
-from sessiontree.survey.earlier import MARK, MARKER, find_survey, mark_text, remove_survey, surveys_of
+from sessiontree.survey.earlier import MARK, MARKER, find_survey, mark_text, read_surveys, remove_survey
 from sessiontree.survey.report import render
 from sessiontree.survey.source.census import Findings
 from sessiontree.testing.context import SCOPE, PlainMemory, call_tool, make_context
@@ -137,9 +137,9 @@ async def test_surveys_of_counts_marks_alone() -> None:
         replace(mark, text="survey of x: many records"),
         replace(mark, trust="foreign"),
     ]
-    found = surveys_of([mark, *others, older])
+    found = read_surveys([mark, *others, older])
     assert [(one.tree, one.records) for one in found] == [("t0", 1), (SCOPE.tree_id, 1)]
-    assert surveys_of(others) == ()
+    assert read_surveys(others) == ()
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from typing import IO
 import pytest
 
 from sessiontree import ExecutionError
-from sessiontree.contracts.tools.own_program import kept_processes
+from sessiontree.contracts.tools.own_program import list_kept_processes
 from sessiontree.survey.source import file_process, file_program
 from sessiontree.survey.source.checkout import read_bytes
 from sessiontree.survey.source.file_process import FileProcess
-from sessiontree.survey.source.records import entries_of
-from sessiontree.survey.source.source import findings_of, read_source
+from sessiontree.survey.source.records import collect_entries
+from sessiontree.survey.source.source import collect_findings, read_source
 from sessiontree.workspace import WorkspaceReader
 
 MakeTree = Callable[[Mapping[str, str | bytes]], WorkspaceReader]
@@ -42,9 +42,9 @@ def test_process_answers_as_the_functions_do(make_tree: MakeTree) -> None:
     with FileProcess(reader) as process:
         for path in FILES:
             file = read_source(path, *read_bytes(reader, path))
-            assert process.source_and_entries(path) == (file, entries_of(file)[0])
-            assert process.findings(path) == findings_of(file)
-            assert process.entries(path) == entries_of(file)
+            assert process.read_source_and_entries(path) == (file, collect_entries(file)[0])
+            assert process.findings(path) == collect_findings(file)
+            assert process.entries(path) == collect_entries(file)
         missing = process.findings("gone.py")
     assert "can't be read" in missing.problems[0].text
     assert missing.unread == 1
@@ -68,10 +68,10 @@ def test_calls_in_turn_share_a_process(make_tree: MakeTree) -> None:
     """To start one for each call makes a survey of forty folders seven times slower."""
     reader = make_tree({"a.py": "x = 1\n", "pyproject.toml": ".".join(["a"] * 60_000) + " = 1\n"})
     file_process.end_kept_processes()
-    assert kept_processes() == frozenset()
+    assert list_kept_processes() == frozenset()
     used = [process_of(reader, "a.py") for _ in range(3)]
     assert used[0] is used[1] is used[2]
-    assert kept_processes() == {used[0].pid}
+    assert list_kept_processes() == {used[0].pid}
     used[0].kill()
     used[0].wait()
     fresh = process_of(reader, "a.py")
@@ -128,7 +128,7 @@ def test_process_whose_answer_nobody_read_is_not_kept(
 
     with pytest.raises(KeyboardInterrupt), FileProcess(reader) as process:
         process.findings("a.py")
-        monkeypatch.setattr(file_process, "_pipe", interrupt)
+        monkeypatch.setattr(file_process, "_require_pipe", interrupt)
         process.findings("a.py")
     assert not file_process._kept
     with FileProcess(reader) as process:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.survey.source.manifests import about_readme, project_of
+from sessiontree.survey.source.manifests import parse_manifest, summarize_readme
 
 PYPROJECT = """
 [build-system]
@@ -79,7 +79,7 @@ WORKFLOW = (
 )
 def test_project_of_reads_each_manifest(path: str, text: str, expected: tuple[str, ...]) -> None:
     """Name, starts, commands, and what it needs to run and to be developed."""
-    found = project_of(path, text)
+    found = parse_manifest(path, text)
     assert found is not None
     lists = ("|".join(one) for one in (found.starts, found.commands, found.needs, found.needs_to_develop))
     assert (found.name, *lists) == expected
@@ -88,11 +88,11 @@ def test_project_of_reads_each_manifest(path: str, text: str, expected: tuple[st
 
 def test_project_of_other_files_is_nothing() -> None:
     """Names that are no manifest, and manifests that can't be read."""
-    assert project_of("a.py", "x") is None
-    assert project_of("package.json", "{") is None
-    assert project_of("package.json", "[]") is None
-    assert project_of("pyproject.toml", "[project]\ndependencies = 1\n") is None
-    assert project_of("src/workflows/ci.yml", WORKFLOW) is None
+    assert parse_manifest("a.py", "x") is None
+    assert parse_manifest("package.json", "{") is None
+    assert parse_manifest("package.json", "[]") is None
+    assert parse_manifest("pyproject.toml", "[project]\ndependencies = 1\n") is None
+    assert parse_manifest("src/workflows/ci.yml", WORKFLOW) is None
 
 
 @given(
@@ -101,7 +101,7 @@ def test_project_of_other_files_is_nothing() -> None:
 )
 def test_project_of_never_raises(path: str, text: str) -> None:
     """Any text is a manifest or none."""
-    project_of(path, text)
+    parse_manifest(path, text)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_project_of_never_raises(path: str, text: str) -> None:
 )
 def test_about_readme_is_the_first_paragraph_of_words(text: str, about: str) -> None:
     """Headings, badges, lists and comments say nothing."""
-    assert about_readme(text) == about
+    assert summarize_readme(text) == about
 
 
 @pytest.mark.parametrize("piece", ["[", "![", "<!--", "<", "](", "`", "#\n", "\n \n", "---\n", "[a](", "\n"])
@@ -125,7 +125,7 @@ def test_hostile_texts_are_read_once(piece: str) -> None:
     """A text of openings that nothing closes costs milliseconds, where each would be searched to the end."""
     text = piece * (590_000 // len(piece))
     began = time.process_time()
-    about_readme(text)
-    project_of(".github/workflows/a.yml", text)
-    project_of("Makefile", text)
+    summarize_readme(text)
+    parse_manifest(".github/workflows/a.yml", text)
+    parse_manifest("Makefile", text)
     assert time.process_time() - began < 5

@@ -16,10 +16,10 @@ from sessiontree.survey.model import (
     FolderOrder,
     SurveyOrder,
     SurveyResult,
-    result_of,
+    parse_result,
 )
 from sessiontree.survey.source.census import Findings
-from sessiontree.survey.source.source import findings_of, read_source
+from sessiontree.survey.source.source import collect_findings, read_source
 from tests.unit.survey.model_fakes import Talk
 
 Words: TypeAlias = dict[str, Any]
@@ -53,7 +53,7 @@ def talk() -> Talk:
 
 def survey_result(talk: Talk) -> SurveyResult:
     """Ask the model for what must be its final message."""
-    word = result_of(talk.reply().text)
+    word = parse_result(talk.reply().text)
     assert word is not None
     return word
 
@@ -296,7 +296,7 @@ def test_delivery_session_without_memory_marks_nothing() -> None:
 def findings(path: str) -> Findings:
     """Return what one small file holds."""
     text = f"# TODO: {path}\ndef f():\n    pass\n".encode()
-    return findings_of(read_source(path, text, len(text)))
+    return collect_findings(read_source(path, text, len(text)))
 
 
 def folder_page(*folders: str, after: str | None = None) -> Words:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sessiontree.survey.earlier import MARKER
 from sessiontree.survey.report import code, render
 from sessiontree.survey.source.census import Findings, Place, merge
-from sessiontree.survey.source.source import findings_of, read_source
+from sessiontree.survey.source.source import collect_findings, read_source
 
 BODY = "".join(f"    x{number} = {number}\n" for number in range(9))
 FILES = {
@@ -43,7 +43,7 @@ ORDER = [
 
 def report() -> str:
     """Return the report on all files, and one problem."""
-    parts = [findings_of(read_source(path, text.encode(), len(text))) for path, text in FILES.items()]
+    parts = [collect_findings(read_source(path, text.encode(), len(text))) for path, text in FILES.items()]
     return render(merge([*parts, Findings(problems=(Place(path="pipe", text="odd"),))]), "thing")
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.survey.source.census import Findings
-from sessiontree.survey.source.source import MAX_PARSED_BYTES, SourceFile, findings_of, read_source
+from sessiontree.survey.source.source import MAX_PARSED_BYTES, SourceFile, collect_findings, read_source
 from tests.example_fixtures import examples
 
 
@@ -48,7 +48,7 @@ def test_source_that_is_too_large_is_not_parsed() -> None:
 
 def test_findings_hold_notes_of_comments_alone() -> None:
     """A note in a text is not one; each has its line."""
-    found = findings_of(read("a.py", 'x = "TODO no"\n# TODO: mend\n# a\n#\n# FIXME\n'))
+    found = collect_findings(read("a.py", 'x = "TODO no"\n# TODO: mend\n# a\n#\n# FIXME\n'))
     assert [(note.line, note.text) for note in found.notes] == [(2, "TODO: mend"), (5, "FIXME")]
 
 
@@ -57,38 +57,40 @@ def test_findings_hold_what_a_newcomer_asks() -> None:
     package = (
         'from pkg.core import Core as Core\nfrom pkg.more import (\n    a,\n    b as c,\n)\n"""no doc"""\n'
     )
-    public = findings_of(read("src/pkg/__init__.py", package))
+    public = collect_findings(read("src/pkg/__init__.py", package))
     assert public.public[0].names == ("Core", "a", "c")
-    listed = findings_of(read("pkg/__init__.py", '"""What it is."""\n__all__ = ["x", "y"]\n'))
+    listed = collect_findings(read("pkg/__init__.py", '"""What it is."""\n__all__ = ["x", "y"]\n'))
     assert (listed.public[0].names, listed.about[0].text) == (("x", "y"), "What it is.")
     ts = "export { a, b as c } from './x';\nexport class D {}\nexport const e = 1;\nexport * as z from 'z';\n"
-    assert findings_of(read("src/index.ts", ts)).public[0].names == ("a", "c", "D", "e", "z")
+    assert collect_findings(read("src/index.ts", ts)).public[0].names == ("a", "c", "D", "e", "z")
     rust = "pub use crate::a::B;\npub fn f() {}\nfn g() {}\n"
-    assert findings_of(read("src/lib.rs", rust)).public[0].names == ("crate::a::B", "f")
+    assert collect_findings(read("src/lib.rs", rust)).public[0].names == ("crate::a::B", "f")
     go = "package gin\nfunc New() {}\nfunc own() {}\n"
-    assert findings_of(read("gin.go", go)).public[0].names == ("New",)
-    assert findings_of(read("tests/__init__.py", "from a import b\n")).public == ()
-    main = findings_of(read("src/pkg/__main__.py", "run()\n")).starts[0]
+    assert collect_findings(read("gin.go", go)).public[0].names == ("New",)
+    assert collect_findings(read("tests/__init__.py", "from a import b\n")).public == ()
+    main = collect_findings(read("src/pkg/__main__.py", "run()\n")).starts[0]
     assert main.text == "python -m pkg"
-    start = findings_of(read("cli.py", 'x = 1\nif __name__ == "__main__":\n    x()\n')).starts[0]
+    start = collect_findings(read("cli.py", 'x = 1\nif __name__ == "__main__":\n    x()\n')).starts[0]
     assert (start.line, start.text) == (2, 'if __name__ == "__main__"')
-    assert findings_of(read("a.go", "package a\nfunc main() {}\n")).starts == ()
-    assert findings_of(read("tests/test_a.py", 'if __name__ == "__main__":\n    x()\n')).starts == ()
+    assert collect_findings(read("a.go", "package a\nfunc main() {}\n")).starts == ()
+    assert collect_findings(read("tests/test_a.py", 'if __name__ == "__main__":\n    x()\n')).starts == ()
     imports = "import os\nfrom . import a\nfrom b.c import d\n"
-    assert findings_of(read("a.py", imports)).imports == {"os": 1, "b": 1}
-    assert findings_of(read("a.go", 'package a\nimport "github.com/x/y/z"\n')).imports == {
+    assert collect_findings(read("a.py", imports)).imports == {"os": 1, "b": 1}
+    assert collect_findings(read("a.go", 'package a\nimport "github.com/x/y/z"\n')).imports == {
         "github.com/x/y": 1
     }
-    assert findings_of(read("a.ts", 'import "@x/y/z";\nimport "./q";\n')).imports == {"@x/y": 1}
+    assert collect_findings(read("a.ts", 'import "@x/y/z";\nimport "./q";\n')).imports == {"@x/y": 1}
 
 
 def test_findings_know_equal_functions() -> None:
     """Bodies that differ in white space alone have one digest; short ones have none."""
     body = "".join(f"    x = {number}\n" for number in range(9))
-    one = findings_of(read("a.py", f"def f():\n{body}")).copies
-    two = findings_of(read("b.py", f"class A:\n    def g(self):\n{body.replace('    ', '        ')}")).copies
+    one = collect_findings(read("a.py", f"def f():\n{body}")).copies
+    two = collect_findings(
+        read("b.py", f"class A:\n    def g(self):\n{body.replace('    ', '        ')}")
+    ).copies
     assert one[0].text == two[0].text
-    assert findings_of(read("a.py", "def f():\n    pass\n")).copies == ()
+    assert collect_findings(read("a.py", "def f():\n    pass\n")).copies == ()
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -105,5 +107,5 @@ def test_source_never_raises(path: str, data: bytes, more: int) -> None:
     totals = file.totals
     assert totals.lines == totals.code + totals.comment + totals.blank
     assert min(totals.code, totals.comment, totals.blank) >= 0
-    found = findings_of(file)
+    found = collect_findings(file)
     assert Findings.model_validate_json(found.model_dump_json()) == found

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.survey.source.languages import grammar_names
+from sessiontree.survey.source.languages import list_grammar_names
 from sessiontree.survey.source.symbols import Symbol, read_symbols
 from tests.example_fixtures import examples
 
@@ -123,7 +123,7 @@ def said(symbol: Symbol) -> str:
 
 def test_symbols_of_every_grammar_have_a_sample() -> None:
     """No language is parsed that is not tried here."""
-    assert set(SAMPLES) == set(grammar_names())
+    assert set(SAMPLES) == set(list_grammar_names())
 
 
 @pytest.mark.parametrize("name", SAMPLES)

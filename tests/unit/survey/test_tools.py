@@ -17,7 +17,7 @@ from sessiontree.schema.compiled import compile_tool
 from sessiontree.survey.answer import find_answer, search_files
 from sessiontree.survey.earlier import find_survey, remove_survey
 from sessiontree.survey.source.citations import check_citations
-from sessiontree.survey.source.records import remembered_entry
+from sessiontree.survey.source.records import parse_entry
 from sessiontree.survey.tools import remember_files, survey_files, survey_plan
 from sessiontree.testing.context import PlainMemory, call_tool, make_context
 
@@ -86,7 +86,7 @@ async def test_remember_files_keeps_every_definition_with_its_lines(
     for record in memory.records:
         source = Source.of(record.source or "")
         lines = (tmp_path / source.path).read_text().split("\n")[(source.first or 1) - 1 : source.last]
-        parts = remembered_entry(record.text, record.source or "")
+        parts = parse_entry(record.text, record.source or "")
         assert parts is not None
         assert parts.kind == "file" or parts.name in "\n".join(lines)
         names[parts.name] = record.type

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from sessiontree.contracts.errors import PermissionDenied, SpawnRefused, ValidationError
 from sessiontree.contracts.handles.ports import SpawnRequest
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.recorded.capabilities import CAPABILITIES, WRITER, capabilities_of
+from sessiontree.contracts.recorded.capabilities import CAPABILITIES, WRITER, list_capabilities
 from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import ToolContext
@@ -60,7 +60,7 @@ def test_context_holds_no_more_than_its_kind_may(tmp_path: Path, kind: SessionKi
     """Defaults follow the table of kinds, so a tool tested here meets the rights it will have."""
     ctx = make_context(tmp_path, kind)
     held = {name for name in CAPABILITIES if getattr(ctx, name) is not None}
-    assert held == capabilities_of(kind) & {"reader", "writer", "channel", "sessions", "subtree", "images"}
+    assert held == list_capabilities(kind) & {"reader", "writer", "channel", "sessions", "subtree", "images"}
     assert ctx.kind is kind
     assert ctx.workspace_root == tmp_path
     assert not ctx.cancelled

@@ -20,7 +20,7 @@ from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
 from sessiontree_tools.files.file_walk import Walk
 from sessiontree_tools.files.grep import CHUNK_BYTES, Grep, Search
-from sessiontree_tools.files.line_matcher import LineMatcher, text_finder
+from sessiontree_tools.files.line_matcher import LineMatcher, make_text_finder
 
 Leftovers = Callable[[], AbstractContextManager[None]]
 
@@ -182,7 +182,7 @@ def test_search_ends_at_its_bound_of_bytes(root: Path) -> None:
     """Bytes are counted over all files, and the search says that it stopped."""
     (root / "many").write_text("x\n" * CHUNK_BYTES)
     reader = WorkspaceReader(root)
-    matcher = LineMatcher(text_finder("x"), context=0, limit=10**9)
+    matcher = LineMatcher(make_text_finder("x"), context=0, limit=10**9)
     search = Search(reader, matcher, lambda: False, max_bytes=CHUNK_BYTES + 10, max_chars=10**9)
     files = (found for found in Walk(reader, lambda: False).files(".") if found.entry.type == "file")
     lines = search.lines(files, breaks=False)

@@ -23,12 +23,12 @@ SHOWN = "the words that are shown"
 
 def markdown(html: str) -> str:
     """Return a page's Markdown."""
-    return str(html_markdown.converted_page(html, mode="markdown", base=BASE, max_chars=100_000)["text"])
+    return str(html_markdown.convert_page(html, mode="markdown", base=BASE, max_chars=100_000)["text"])
 
 
 def text(html: str) -> str:
     """Return a page's plain text."""
-    return str(html_markdown.converted_page(html, mode="text", base=BASE, max_chars=100_000)["text"])
+    return str(html_markdown.convert_page(html, mode="text", base=BASE, max_chars=100_000)["text"])
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ LONG = "words " * 60
 def test_text_that_was_left_out_is_noted(html: str, notes: list[str]) -> None:
     """A page that seems to say little says why."""
     for mode in ("markdown", "text"):
-        found = html_markdown.converted_page(html, mode=mode, base=BASE, max_chars=1000)["notes"]
+        found = html_markdown.convert_page(html, mode=mode, base=BASE, max_chars=1000)["notes"]
         assert isinstance(found, list)
         assert len(found) == len(notes), found
         assert all(words in note for words, note in zip(notes, found, strict=True))
@@ -178,11 +178,9 @@ def test_text_that_was_left_out_is_noted(html: str, notes: list[str]) -> None:
 
 def test_title_is_one_short_line() -> None:
     """Whatever it was."""
-    found = html_markdown.converted_page("<title> a\n b </title>x", mode="text", base=BASE, max_chars=10)
+    found = html_markdown.convert_page("<title> a\n b </title>x", mode="text", base=BASE, max_chars=10)
     assert found == {"title": "a b", "text": "x", "more": False, "notes": []}
-    found = html_markdown.converted_page(
-        f"<title>{'t' * 999}</title>xyz", mode="text", base=BASE, max_chars=2
-    )
+    found = html_markdown.convert_page(f"<title>{'t' * 999}</title>xyz", mode="text", base=BASE, max_chars=2)
     assert (found["text"], found["more"], len(str(found["title"]))) == ("xy", True, 300)
 
 
@@ -314,7 +312,7 @@ def test_what_is_no_marked_section_is_text(odd: str) -> None:
 def test_no_page_is_refused(page: str) -> None:
     """Whatever the three libraries make of it."""
     for mode in ("markdown", "text"):
-        found = html_markdown.converted_page(page, mode=mode, base=BASE, max_chars=1000)
+        found = html_markdown.convert_page(page, mode=mode, base=BASE, max_chars=1000)
         assert isinstance(found["text"], str)
 
 
@@ -333,7 +331,7 @@ def test_markdown_that_fails_becomes_plain_text() -> None:
 def test_page_that_can_t_be_parsed_is_its_text() -> None:
     """Without tags, scripts and comments."""
     page = "<script>SECRET</script><!-- SECRET --><p title='>'>a &lt; b</p\n><b>c</b><style>SECRET"
-    assert html_markdown.text_without_tags(page).split() == ["'>a", "<", "b", "c"]
+    assert html_markdown.remove_tags(page).split() == ["'>a", "<", "b", "c"]
 
 
 def never() -> bool:

@@ -10,7 +10,7 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from sessiontree_tools.files.diff_text import MAX_LINE_CHARS, MAX_LINES
-from sessiontree_tools.files.edit import NO_NEWLINE, Replacement, unified_diff
+from sessiontree_tools.files.edit import NO_NEWLINE, Replacement, make_unified_diff
 
 Diffing = Callable[[str, Replacement], str]
 
@@ -60,18 +60,18 @@ def diff_makes_the_change(diffing: Diffing) -> None:
 
 def wrong_line(path: str, change: Replacement) -> str:
     """Bug: counts lines from zero."""
-    return re.sub(r"@@ -(\d+)", lambda found: f"@@ -{int(found[1]) - 1}", unified_diff(path, change))
+    return re.sub(r"@@ -(\d+)", lambda found: f"@@ -{int(found[1]) - 1}", make_unified_diff(path, change))
 
 
 def no_newline_unsaid(path: str, change: Replacement) -> str:
     """Bug: says nothing about a missing line end."""
-    return unified_diff(path, change).replace(NO_NEWLINE + "\n", "")
+    return make_unified_diff(path, change).replace(NO_NEWLINE + "\n", "")
 
 
 @pytest.mark.slow
 def test_diff_makes_the_change() -> None:
     """What people see in the journal is what happened to the file."""
-    diff_makes_the_change(unified_diff)
+    diff_makes_the_change(make_unified_diff)
 
 
 @pytest.mark.parametrize("bug", [wrong_line, no_newline_unsaid])
@@ -84,7 +84,7 @@ def test_planted_diff_bug_is_found(bug: Diffing) -> None:
 def test_diff_of_a_huge_change_is_bounded() -> None:
     """Long lines and many lines are cut, and the number left out is reported."""
     text = ("x" * 5000 + "\n") * 1000
-    diff = unified_diff("a", Replacement(text, 0, len(text), "y\n", tolerant=False))
+    diff = make_unified_diff("a", Replacement(text, 0, len(text), "y\n", tolerant=False))
     lines = diff.split("\n")
     assert len(lines) == 3 + MAX_LINES + 2
     assert max(map(len, lines)) == MAX_LINE_CHARS + 2

@@ -18,11 +18,11 @@ from sessiontree_tools.files.line_matcher import (
     LineMatcher,
     Shown,
     cut_around,
+    make_regex_finder,
+    make_text_finder,
     receive,
-    regex_finder,
     send,
     serve,
-    text_finder,
 )
 
 Search = Callable[[list[bytes], int, int], tuple[list[Shown], bool]]
@@ -33,7 +33,7 @@ CUTS = st.lists(st.integers(0, 60), max_size=5)
 
 def real_search(chunks: list[bytes], context: int, limit: int) -> tuple[list[Shown], bool]:
     """Feed the chunks of one file to the class under test, looking for ``x``."""
-    matcher = LineMatcher(regex_finder("x$", ignore_case=False), context=context, limit=limit)
+    matcher = LineMatcher(make_regex_finder("x$", ignore_case=False), context=context, limit=limit)
     shown: list[Shown] = []
     for number, chunk in enumerate(chunks):
         shown += matcher.feed(chunk, last=number == len(chunks) - 1)
@@ -42,7 +42,7 @@ def real_search(chunks: list[bytes], context: int, limit: int) -> tuple[list[Sho
 
 def plain_search(chunks: list[bytes], context: int, limit: int) -> tuple[list[Shown], bool]:
     """The same for ``xa`` as plain text, passing over what lacks it."""
-    matcher = LineMatcher(text_finder("xa"), context=context, limit=limit, needed="xa")
+    matcher = LineMatcher(make_text_finder("xa"), context=context, limit=limit, needed="xa")
     shown: list[Shown] = []
     for number, chunk in enumerate(chunks):
         shown += matcher.feed(chunk, last=number == len(chunks) - 1)
@@ -81,7 +81,7 @@ def chunks_do_not_matter(search: Search, pattern: str = "x$") -> None:
 
 def each_chunk_alone(chunks: list[bytes], context: int, limit: int) -> tuple[list[Shown], bool]:
     """Bug: decodes and splits every chunk for itself."""
-    matcher = LineMatcher(regex_finder("x$", ignore_case=False), context=context, limit=limit)
+    matcher = LineMatcher(make_regex_finder("x$", ignore_case=False), context=context, limit=limit)
     shown = [line for chunk in chunks for line in matcher.feed(chunk, last=True)]
     return shown, matcher.more
 
@@ -124,7 +124,7 @@ def test_planted_skipping_bug_is_found() -> None:
 
 def test_limit_counts_over_files_and_numbers_do_not() -> None:
     """The second file starts at line 1, with what the first left of the limit and no context of it."""
-    matcher = LineMatcher(text_finder("x"), context=1, limit=2)
+    matcher = LineMatcher(make_text_finder("x"), context=1, limit=2)
     assert matcher.feed(b"a\nx", last=True) == [(1, False, "a"), (2, True, "x")]
     assert matcher.feed(b"\xef\xbb\xbfx\n", last=True) == [(1, True, "x")]
     assert not matcher.more
@@ -134,7 +134,7 @@ def test_limit_counts_over_files_and_numbers_do_not() -> None:
 
 def test_byte_order_mark_does_not_hide_the_first_letter() -> None:
     """``^`` matches behind it, also where the mark arrives in pieces."""
-    matcher = LineMatcher(regex_finder("^a", ignore_case=False), context=0, limit=5)
+    matcher = LineMatcher(make_regex_finder("^a", ignore_case=False), context=0, limit=5)
     matcher.feed(b"\xef", last=False)
     matcher.feed(b"\xbb", last=False)
     assert matcher.feed(b"\xbfab", last=True) == [(1, True, "ab")]
@@ -142,7 +142,7 @@ def test_byte_order_mark_does_not_hide_the_first_letter() -> None:
 
 def test_head_of_an_overlong_line_is_searched_once() -> None:
     """What goes on over many chunks is one line, and the next one has the right number."""
-    matcher = LineMatcher(text_finder("x"), context=0, limit=5)
+    matcher = LineMatcher(make_text_finder("x"), context=0, limit=5)
     shown = matcher.feed(b"x" + b"a" * (MAX_LINE_CHARS - 5), last=False)
     for _ in range(4):
         shown += matcher.feed(b"ax" * 200_000, last=False)

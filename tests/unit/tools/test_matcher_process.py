@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
-from sessiontree_tools.files.line_matcher import LineMatcher, regex_finder
+from sessiontree_tools.files.line_matcher import LineMatcher, make_regex_finder
 from sessiontree_tools.files.matcher_process import MatcherProcess
 
 Leftovers = Callable[[], AbstractContextManager[None]]
@@ -38,7 +38,7 @@ def child(of: MatcherProcess) -> int:
 def test_process_answers_as_the_matcher_in_process(nothing_left: Leftovers) -> None:
     """Chunks of any size and many files: the same lines, the same flags."""
     chunks = [(b"one\nxt", False), (b"wo\nthree", True), (b"x" * 700_000 + b"\n", False), (b"\xffx\n", True)]
-    here = LineMatcher(regex_finder("x", ignore_case=False), context=1, limit=3)
+    here = LineMatcher(make_regex_finder("x", ignore_case=False), context=1, limit=3)
     with nothing_left(), process("x", limit=3) as there:
         for data, last in [*chunks, (b"x\nx\n", True)]:
             assert there.feed(data, last=last) == here.feed(data, last=last)

@@ -29,7 +29,7 @@ from sessiontree_tools.memory import (
     MemoryGet,
     MemorySearch,
     StoreMemory,
-    records_text,
+    format_records,
 )
 
 MARKS = re.compile(
@@ -250,7 +250,7 @@ def record_of(text: str, source: str | None) -> MemoryRecord:
 )
 def test_marks_are_never_cut_off(records: list[MemoryRecord], max_chars: int) -> None:
     """However little room there is: what is shown is whole with its marks, and fits."""
-    text, count = records_text(records, None, max_chars)
+    text, count = format_records(records, None, max_chars)
     assert len(text) <= max_chars
     assert text.count("<<<EXTERNAL_UNTRUSTED_CONTENT id=") >= count
     assert len(recalled(text)) == count

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.browser.found import found_browser
+from sessiontree.browser.found import find_browser
 from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError, ValidationError
 from sessiontree.contracts.recorded.results import Artifact, ToolResult
@@ -21,7 +21,7 @@ from sessiontree_tools.pages.preview_screenshot import PreviewScreenshot
 from sessiontree_tools.pages.validate_page import ValidatePage
 from tests.unit.web.site_fakes import answer, local_web, serving
 
-pytestmark = pytest.mark.skipif(not found_browser().is_ready, reason="no browser is installed")
+pytestmark = pytest.mark.skipif(not find_browser().is_ready, reason="no browser is installed")
 
 HEAD = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A page of bees</title>'
 FIT = '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools.files.text_file import CHUNK_BYTES, TextPage, first_page, skip_lines
+from sessiontree_tools.files.text_file import CHUNK_BYTES, TextPage, cut_first_page, skip_lines
 
 Paging = Callable[[bytes, int, int], TextPage]
 Skipping = Callable[[BinaryIO, int], int]
@@ -21,7 +21,7 @@ TEXTS = st.lists(st.sampled_from(["a", "\n", "\r\n", "é", "€", "𝄞", "word 
 
 def real_page(block: bytes, max_lines: int, max_bytes: int) -> TextPage:
     """The function under test, in the properties' shape."""
-    return first_page(block, max_lines=max_lines, max_bytes=max_bytes)
+    return cut_first_page(block, max_lines=max_lines, max_bytes=max_bytes)
 
 
 def real_skip(stream: BinaryIO, count: int) -> int:

@@ -91,7 +91,7 @@ class ApprovalBooks:
             climb.rests_at, climb.how = fact.session, fact.how
             self._judge_rest(climb)
         elif isinstance(fact, ApprovalDecided):
-            self._decided(self.climbs[fact.request_id], fact, at_ms)
+            self._on_decided(self.climbs[fact.request_id], fact, at_ms)
         elif isinstance(fact, DenialLifted):
             asked = isinstance(stimulus, LiftAsked) and stimulus.request_id == fact.request_id
             assert asked, f"S16: nobody lifts the no to {fact.request_id}"
@@ -182,7 +182,7 @@ class ApprovalBooks:
         path = self.spawns.chain(climb.asker)
         return any((climb.call.digest, name) in self.denied for name in path)
 
-    def _decided(self, climb: Climb, fact: ApprovalDecided, at_ms: int) -> None:
+    def _on_decided(self, climb: Climb, fact: ApprovalDecided, at_ms: int) -> None:
         name = fact.request_id
         assert climb.decision is None, f"S14: {name} is decided twice"
         climb.decision = fact.decision

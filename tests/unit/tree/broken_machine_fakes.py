@@ -121,7 +121,7 @@ def with_limits(**members: Any) -> Machine:
     def broken(state: TreeState, stimulus: TreeStimulus) -> Answer:
         if state.config is None:
             return decide(state, stimulus)
-        loose = state.layer()
+        loose = state.make_layer()
         loose.alarms = state.alarms
         changed = {name: getattr(state.limits, name) + step for name, step in members.items()}
         loose.config = replace(state.config, limits=state.limits.model_copy(update=changed))
@@ -272,9 +272,9 @@ def _only_the_head(_state: TreeState, fact: TreeFact) -> TreeFact:
 
 def _completing_at_once(state: TreeState, stimulus: TreeStimulus) -> Answer:
     if is_event(stimulus, ResultOffered):
-        session = state.live_session(stimulus.session)
+        session = state.find_live_session(stimulus.session)
         if session is not None and session.live_below and session.stop is None:
-            loose = state.layer()
+            loose = state.make_layer()
             found = loose.sessions.open(stimulus.session)
             if found is not None:
                 found.live_below = found.owed = found.pending = 0
@@ -290,7 +290,7 @@ def _ending_twice(_state: TreeState, _: TreeStimulus, facts: list[TreeFact]) -> 
 def _forgetting_keys(state: TreeState, stimulus: TreeStimulus) -> Answer:
     if isinstance(stimulus, SpawnAsked) and stimulus.key is not None:
         child = state.keys.get((stimulus.parent, stimulus.key))
-        if child is not None and state.live_session(child) is None:
+        if child is not None and state.find_live_session(child) is None:
             return decide(state, replace(stimulus, key=f"{stimulus.key} again"))
     return decide(state, stimulus)
 
@@ -306,7 +306,7 @@ def _function_may_stray(state: TreeState, stimulus: TreeStimulus) -> Answer:
         request_id = stimulus.event.reply.request_id
         request = state.requests.get(request_id)
         if request is not None and request.rests_at is not None:
-            loose = state.layer()
+            loose = state.make_layer()
             opened = loose.requests.open(request_id)
             if opened is not None:
                 opened.how, opened.rests_at = "consult", stimulus.session
@@ -316,7 +316,7 @@ def _function_may_stray(state: TreeState, stimulus: TreeStimulus) -> Answer:
 
 def _own_rules(state: TreeState, stimulus: TreeStimulus) -> Answer:
     if is_event(stimulus, ApprovalAsked) and state.config is not None:
-        loose = state.layer()
+        loose = state.make_layer()
         loose.config = replace(state.config, mode="smart", smart_rules=(Rule(answer="approve"),))
         return decide(loose, stimulus)
     return decide(state, stimulus)
@@ -496,7 +496,7 @@ def _telling_apart(state: TreeState, stimulus: TreeStimulus) -> Answer:
 
 
 def _time_runs_back(state: TreeState, stimulus: TreeStimulus) -> Answer:
-    loose = state.layer()
+    loose = state.make_layer()
     loose.alarms = state.alarms
     loose.now_ms = 0
     return decide(loose, stimulus)
@@ -529,7 +529,7 @@ def _drawing_again(state: TreeState, stimulus: TreeStimulus, facts: list[TreeFac
 
 def _answering_again(state: TreeState, stimulus: TreeStimulus) -> Answer:
     if isinstance(stimulus, VisionReported) and stimulus.answered.session in state.visions:
-        loose = state.layer()
+        loose = state.make_layer()
         loose.visions.drop(stimulus.answered.session)
         return decide(loose, stimulus)
     return decide(state, stimulus)
@@ -542,7 +542,7 @@ def _charging_no_answer(_state: TreeState, stimulus: TreeStimulus, facts: list[T
 
 def _acting_again(state: TreeState, stimulus: TreeStimulus) -> Answer:
     if isinstance(stimulus, CanvasActionSent) and stimulus.session in state.canvases:
-        loose = state.layer()
+        loose = state.make_layer()
         loose.canvases.put(stimulus.session, replace(state.canvases[stimulus.session], keys=()))
         return decide(loose, stimulus)
     return decide(state, stimulus)

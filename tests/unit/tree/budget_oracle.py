@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from sessiontree.contracts.facts.tree_facts import SessionSpawned, TreeFact, UsageCharged
 from sessiontree.contracts.settings.settings import Budget
-from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.budgets import compute_remaining
 from sessiontree.tree.state.protocol import SpawnAsked
 from sessiontree.tree.state.state import TreeState
 from tests.unit.tree.spawn_oracle import SpawnBooks
@@ -96,7 +96,7 @@ class BudgetBooks:
     def judge(self, state: TreeState, stopping: set[str], facts: Sequence[TreeFact]) -> None:
         """Judge what is left to every live session, and that whoever spent its budget stops."""
         for name in self.spawns.live:
-            left = remaining(state, name)
+            left = compute_remaining(state, name)
             for member in MEMBERS:
                 payers = self._payers(name, member)
                 if not payers:

@@ -24,7 +24,7 @@ from sessiontree.contracts.facts.tree_facts import (
     UsageCharged,
     VisionAnswered,
 )
-from sessiontree.tree.rules.child_changes import copies_in_use, unfinished_copies
+from sessiontree.tree.rules.child_changes import find_copies_in_use, find_unfinished_copies
 from sessiontree.tree.state.protocol import (
     CanvasActionSent,
     CanvasAsked,
@@ -123,9 +123,11 @@ class CopyBooks:
         shown = {name: canvas.is_shown for name, canvas in state.canvases.items()}
         assert shown == self.shown, f"CANVAS: {shown} are shown, not {self.shown}"
         ended = [name for name in self.copies if name not in self.spawns.live and name not in self.kept]
-        assert [spec.session_id for spec in unfinished_copies(state)] == ended, f"COPY: {ended} are not kept"
+        assert [spec.session_id for spec in find_unfinished_copies(state)] == ended, (
+            f"COPY: {ended} are not kept"
+        )
         used = {copy for name, copy in self.copies.items() if self.settled.get(name) != "discarded"}
-        assert copies_in_use(state) == used, f"COPY: {used} are in use"
+        assert find_copies_in_use(state) == used, f"COPY: {used} are in use"
 
     def _judge_answer(self, reported: VisionReported, facts: Sequence[TreeFact]) -> None:
         name, used = reported.answered.session, max(0, reported.answered.usage.input_tokens)

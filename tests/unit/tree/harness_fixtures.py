@@ -27,7 +27,7 @@ from sessiontree.tree.state.protocol import (
     TreeOpened,
     TreeStimulus,
 )
-from sessiontree.tree.state.state import Session, TreeState, initial_tree
+from sessiontree.tree.state.state import Session, TreeState, make_initial_tree
 from tests.unit.tree.tree_fixtures import (
     approval_asked,
     checked,
@@ -68,9 +68,9 @@ class Harness:
     def __init__(self, machine: Machine | None = None) -> None:
         """Start before anything happened."""
         self.machine = machine or Machine()
-        self.state = initial_tree()
-        self.replay = initial_tree()
-        self.joined = initial_tree()
+        self.state = make_initial_tree()
+        self.replay = make_initial_tree()
+        self.joined = make_initial_tree()
         self.watcher = Watcher()
         self.now_ms = 0
         self.facts: list[TreeFact] = []
@@ -91,7 +91,7 @@ class Harness:
             self.machine.evolve(self.replay, codec.from_wire(json.loads(codec.pack(fact))))
             assert as_json(self.state) == as_json(self.replay), f"S38: replay differs after {fact}"
         whole = [codec.from_wire(json.loads(text)) for text in codec.pack_joined(self.facts)]
-        assert [part for fact in whole for part in codec.parts_of(fact)] == self.facts
+        assert [part for fact in whole for part in codec.list_parts(fact)] == self.facts
         for fact in whole:
             self.machine.evolve(self.joined, fact)
         assert as_json(self.state) == as_json(self.joined), f"S38: joined facts differ: {whole}"

@@ -27,8 +27,8 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded import codec
 from sessiontree.contracts.recorded.cron import JobChange, JobWanted
 from sessiontree.tree.decide import decide
-from sessiontree.tree.report import owed
-from sessiontree.tree.rules.cron import ON_TIME_MS, next_ring, next_slot
+from sessiontree.tree.report import collect_owed
+from sessiontree.tree.rules.cron import ON_TIME_MS, find_next_ring, find_next_slot
 from sessiontree.tree.rules.timetable import find_next
 from sessiontree.tree.state.evolve import evolve
 from sessiontree.tree.state.protocol import (
@@ -40,7 +40,7 @@ from sessiontree.tree.state.protocol import (
     TreeOpened,
     TreeStimulus,
 )
-from sessiontree.tree.state.state import TreeState, initial_tree
+from sessiontree.tree.state.state import TreeState, make_initial_tree
 from tests.unit.tree.tree_fixtures import config, result, result_offered
 
 Deciding: TypeAlias = Callable[[TreeState, TreeStimulus], tuple[list[TreeFact], list[TreeInstruction]]]
@@ -136,7 +136,7 @@ class JobRules(RuleBasedStateMachine):
     def __init__(self) -> None:
         """Start before the tree is opened."""
         super().__init__()
-        self.state = initial_tree()
+        self.state = make_initial_tree()
         self.facts: list[TreeFact] = []
         self.books = JobBooks()
         self.at_ms = 0
@@ -160,11 +160,11 @@ class JobRules(RuleBasedStateMachine):
 
     def ring(self) -> None:
         """Let the timer ring, if a slot has come; then no active job has one left that has come."""
-        next_ms = next_ring(self.state)
+        next_ms = find_next_ring(self.state)
         if next_ms is not None and next_ms <= self.wall_ms:
             self.feed(JobsRang(self.at_ms, self.wall_ms))
         for job_id, known in self.state.jobs.items():
-            slot_ms = next_slot(known)
+            slot_ms = find_next_slot(known)
             assert slot_ms is None or slot_ms > self.wall_ms, f"GAP: {job_id} leaves out {slot_ms}"
             if known.job.status == "active":
                 expected = find_next(self.books.jobs[job_id], self.books.settled_ms[job_id])
@@ -247,7 +247,7 @@ class JobRules(RuleBasedStateMachine):
     def crash_before_the_commit(self) -> None:
         """What was decided is lost with the process, and decided again."""
         self.wall_ms += 20 * MINUTE_MS
-        if next_ring(self.state) is not None:
+        if find_next_ring(self.state) is not None:
             self.machine.decide(self.state, JobsRang(self.at_ms, self.wall_ms))
         self.restart()
 
@@ -261,10 +261,10 @@ class JobRules(RuleBasedStateMachine):
     def restart(self) -> None:
         """Replay the journal: what is owed is exactly what was posted and not taken."""
         before = {post_id for post_id, _ in self.state.posts.items()}
-        self.state = initial_tree()
+        self.state = make_initial_tree()
         for fact in self.facts:
             self.machine.evolve(self.state, codec.from_wire(json.loads(codec.pack(fact))))
-        again = {each.post_id for each in owed(self.state) if isinstance(each, Deliver)}
+        again = {each.post_id for each in collect_owed(self.state) if isinstance(each, Deliver)}
         assert again == before, f"LOST: {before} are owed, {again} come again"
         self.ring()
 

@@ -13,7 +13,7 @@ from sessiontree.contracts.facts.tree_facts import BudgetSpent, CancelBegun, Ses
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.decide import react
-from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.budgets import compute_remaining
 from sessiontree.tree.state.protocol import (
     SessionLost,
     SpawnAsked,
@@ -21,7 +21,7 @@ from sessiontree.tree.state.protocol import (
     UsageReported,
     WakeTreeAt,
 )
-from sessiontree.tree.state.state import initial_tree
+from sessiontree.tree.state.state import make_initial_tree
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import (
     BRANCH,
@@ -42,8 +42,8 @@ def test_without_budgets_nothing_is_capped() -> None:
     harness = Harness().open()
     use(harness, "main", input_tokens=10**9, turns=1)
     assert harness.one(UsageCharged).account == "main"
-    assert remaining(harness.state, "main") == {}
-    assert remaining(harness.state, "main/b4") == {}
+    assert compute_remaining(harness.state, "main") == {}
+    assert compute_remaining(harness.state, "main/b4") == {}
     assert harness.session("main").usage == Usage(input_tokens=10**9, turns=1)
 
 
@@ -51,17 +51,32 @@ def test_a_childs_budget_is_set_aside_whole_and_the_rest_comes_back() -> None:
     """What it spent is gone for its parent too, no more and no less."""
     harness = Harness().open(budget=Budget(tokens=100, cost_usd=1.0, tool_calls=10, sessions=5))
     child = harness.spawn("main", BRANCH, budget=Budget(tokens=40, cost_usd=0.3, sessions=2))
-    assert remaining(harness.state, "main") == {
+    assert compute_remaining(harness.state, "main") == {
         "tokens": 60,
         "cost_usd": 0.7,
         "tool_calls": 10,
         "sessions": 2,
     }
-    assert remaining(harness.state, child) == {"tokens": 40, "cost_usd": 0.3, "tool_calls": 10, "sessions": 2}
+    assert compute_remaining(harness.state, child) == {
+        "tokens": 40,
+        "cost_usd": 0.3,
+        "tool_calls": 10,
+        "sessions": 2,
+    }
     use(harness, child, input_tokens=5, output_tokens=10, cost_usd=0.1, tool_calls=3)
-    assert remaining(harness.state, child) == {"tokens": 25, "cost_usd": 0.2, "tool_calls": 7, "sessions": 2}
+    assert compute_remaining(harness.state, child) == {
+        "tokens": 25,
+        "cost_usd": 0.2,
+        "tool_calls": 7,
+        "sessions": 2,
+    }
     harness.offer(child)
-    assert remaining(harness.state, "main") == {"tokens": 85, "cost_usd": 0.9, "tool_calls": 7, "sessions": 4}
+    assert compute_remaining(harness.state, "main") == {
+        "tokens": 85,
+        "cost_usd": 0.9,
+        "tool_calls": 7,
+        "sessions": 4,
+    }
 
 
 def test_a_child_without_a_budget_draws_on_its_parents() -> None:
@@ -71,8 +86,8 @@ def test_a_child_without_a_budget_draws_on_its_parents() -> None:
     worker = harness.spawn(harness.spawn(branch, BRANCH), WORKER)
     use(harness, worker, input_tokens=30)
     assert harness.one(UsageCharged).account == branch
-    assert remaining(harness.state, branch) == {"tokens": 70}
-    assert remaining(harness.state, "main") == {}
+    assert compute_remaining(harness.state, branch) == {"tokens": 70}
+    assert compute_remaining(harness.state, "main") == {}
 
 
 @pytest.mark.parametrize(
@@ -88,11 +103,11 @@ def test_more_than_is_left_is_refused(asked: Budget, limit: str, used: float, al
     """The answer names the member; nothing was set aside."""
     harness = Harness().open(budget=Budget(tokens=100, cost_usd=1.0, tool_calls=10, sessions=5))
     harness.spawn("main", BRANCH, budget=Budget(tokens=40, cost_usd=0.3, sessions=1))
-    before = remaining(harness.state, "main")
+    before = compute_remaining(harness.state, "main")
     error = harness.refused("main", BRANCH, budget=asked)
     assert isinstance(error, LimitExceeded)
     assert (error.limit, error.used, error.allowed) == (limit, used, allowed)
-    assert remaining(harness.state, "main") == before
+    assert compute_remaining(harness.state, "main") == before
 
 
 def test_sessions_are_counted_for_good() -> None:
@@ -128,7 +143,7 @@ def test_at_its_cap_an_account_stops_with_all_that_draws_on_it() -> None:
     harness.pass_s(30)
     assert harness.session(branch).status == "failed"
     assert harness.session("main").stop is None
-    assert remaining(harness.state, "main") == {"tokens": 80}
+    assert compute_remaining(harness.state, "main") == {"tokens": 80}
 
 
 def test_mains_cap_stops_the_whole_tree() -> None:
@@ -145,9 +160,9 @@ def test_what_was_spent_beyond_a_budget_is_the_parents() -> None:
     harness = Harness().open(budget=Budget(tokens=100))
     branch = harness.spawn("main", BRANCH, budget=Budget(tokens=60))
     use(harness, branch, input_tokens=70)
-    assert remaining(harness.state, branch) == {"tokens": 0}
+    assert compute_remaining(harness.state, branch) == {"tokens": 0}
     harness.offer(branch)
-    assert remaining(harness.state, "main") == {"tokens": 30}
+    assert compute_remaining(harness.state, "main") == {"tokens": 30}
     other = harness.spawn("main", BRANCH, budget=Budget(tokens=30))
     use(harness, other, input_tokens=31)
     harness.offer(other)
@@ -174,7 +189,7 @@ def test_a_late_report_is_still_charged() -> None:
     branch = harness.spawn("main", BRANCH, budget=Budget(tokens=60))
     harness.offer(branch)
     use(harness, branch, input_tokens=10)
-    assert remaining(harness.state, "main") == {"tokens": 90}
+    assert compute_remaining(harness.state, "main") == {"tokens": 90}
     use(harness, branch, input_tokens=90)
     assert harness.one(BudgetSpent).account == "main"
 
@@ -186,11 +201,11 @@ def test_orphans_of_a_closed_account_are_paid_above() -> None:
     inner = harness.spawn(branch, BRANCH, budget=Budget(tokens=50))
     worker = harness.spawn(branch, WORKER)
     harness.feed(SessionLost(0, branch, "gone"))
-    assert remaining(harness.state, "main") == {"tokens": 50}
+    assert compute_remaining(harness.state, "main") == {"tokens": 50}
     use(harness, worker, input_tokens=5)
     use(harness, inner, input_tokens=10)
     harness.offer(inner)
-    assert remaining(harness.state, "main") == {"tokens": 85}
+    assert compute_remaining(harness.state, "main") == {"tokens": 85}
 
 
 @pytest.mark.parametrize(
@@ -220,11 +235,11 @@ def test_wall_time_runs_from_the_spawn() -> None:
     branch = harness.spawn("main", BRANCH, budget=Budget(wall_s=5, tokens=9))
     assert harness.one(WakeTreeAt).at_ms == 6000
     worker = harness.spawn(branch, WORKER)
-    assert remaining(harness.state, worker) == {"tokens": 9, "wall_s": 5}
+    assert compute_remaining(harness.state, worker) == {"tokens": 9, "wall_s": 5}
     harness.pass_s(5)
     assert harness.one(BudgetSpent) == BudgetSpent(branch, "budget.wall_s", 5, 5)
     assert harness.one(CancelBegun).status == "failed"
-    assert remaining(harness.state, worker)["wall_s"] == 0
+    assert compute_remaining(harness.state, worker)["wall_s"] == 0
     harness.pass_s(30)
     assert [fact.session for fact in harness.found(SessionEnded)] == [worker, branch]
 
@@ -241,14 +256,14 @@ def test_the_whole_tree_has_wall_time() -> None:
 @given(st.lists(st.floats(0, 0.01), min_size=1, max_size=30))
 def test_cents_never_drift(costs: list[float]) -> None:
     """Set aside, spent and returned any number of times, what is left is what was not spent."""
-    state = initial_tree()
+    state = make_initial_tree()
     react(state, TreeOpened(0, config(budget=Budget(cost_usd=1.0))))
     for number, cost_usd in enumerate(costs, start=1):
         react(state, SpawnAsked(0, "main", WORKER, "task", "handle", budget=Budget(cost_usd=0.1)))
         react(state, UsageReported(0, f"main/w{number}", Usage(cost_usd=cost_usd)))
         react(state, result_offered(0, f"main/w{number}", result(), True))
     assert state.live == 1
-    assert remaining(state, "main")["cost_usd"] == pytest.approx(1 - sum(costs), abs=1e-10)
+    assert compute_remaining(state, "main")["cost_usd"] == pytest.approx(1 - sum(costs), abs=1e-10)
 
 
 @pytest.mark.parametrize(("outer_s", "inner_s"), [(10.0, 100.0), (100.0, 10.0)])
@@ -257,5 +272,5 @@ def test_the_wall_time_that_is_left_is_the_shorter_one(outer_s: float, inner_s: 
     harness = Harness().open()
     outer = harness.spawn("main", BRANCH, budget=Budget(wall_s=outer_s))
     inner = harness.spawn(outer, WORKER, budget=Budget(wall_s=inner_s))
-    assert remaining(harness.state, inner)["wall_s"] == 10.0
-    assert remaining(harness.state, outer)["wall_s"] == outer_s
+    assert compute_remaining(harness.state, inner)["wall_s"] == 10.0
+    assert compute_remaining(harness.state, outer)["wall_s"] == outer_s

@@ -54,7 +54,7 @@ from sessiontree.contracts.recorded.client_calls import ClientCall
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.state.evolve import evolve
-from sessiontree.tree.state.state import initial_tree
+from sessiontree.tree.state.state import make_initial_tree
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import (
     WORKER,
@@ -113,7 +113,7 @@ def test_every_fact_can_be_booked_without_its_past() -> None:
     orphan.spawn("main", WORKER)
     spawned = [fact for fact in orphan.history if isinstance(fact, SessionSpawned)][-1]
     for fact in [*STRAY, spawned]:
-        state = initial_tree()
+        state = make_initial_tree()
         assert evolve(state, fact) is state
     assert {type(fact) for fact in [*STRAY, spawned]} == set(typing.get_args(TreeFact))
 
@@ -121,7 +121,7 @@ def test_every_fact_can_be_booked_without_its_past() -> None:
 def test_an_unknown_fact_is_a_mistake() -> None:
     """What is no fact of a tree is not passed over in silence."""
     with pytest.raises(KeyError):
-        evolve(initial_tree(), typing.cast("typing.Any", object()))
+        evolve(make_initial_tree(), typing.cast("typing.Any", object()))
 
 
 @pytest.mark.covers("DUR7")
@@ -130,7 +130,7 @@ def test_a_change_of_limits_rewrites_nothing() -> None:
     harness = Harness().open()
     for _ in range(8):
         harness.spawn("main", WORKER)
-    state = initial_tree()
+    state = make_initial_tree()
     for fact in harness.history:
         tight = config(limits=config().limits.model_copy(update={"max_children": 1, "max_total": 2}))
         evolve(state, TreeCreated(tight) if isinstance(fact, TreeCreated) else fact)

@@ -10,7 +10,7 @@ import pytest
 from sessiontree.contracts.facts.stimuli import CancelAsked
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.settings.settings import Budget, Limits
-from sessiontree.tree.state.state import Alarms, Post, Stop, TreeState, initial_tree
+from sessiontree.tree.state.state import Alarms, Post, Stop, TreeState, make_initial_tree
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH, WORKER, result
 from tests.unit.tree.tree_invariant_oracle import check_invariants
@@ -145,6 +145,6 @@ def test_a_spoilt_state_is_noticed(spoil: Callable[[TreeState], None], complaint
 
 def test_nothing_at_all_is_sound() -> None:
     """A tree that was never created holds nothing, and has no configuration to ask for."""
-    check_invariants(initial_tree())
+    check_invariants(make_initial_tree())
     with pytest.raises(LookupError, match="no tree"):
-        initial_tree().limits.model_dump()
+        make_initial_tree().limits.model_dump()

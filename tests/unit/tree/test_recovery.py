@@ -6,7 +6,7 @@ import json
 
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.tree.decide import react
-from sessiontree.tree.report import owed
+from sessiontree.tree.report import collect_owed
 from sessiontree.tree.state.protocol import (
     ClockRang,
     Deliver,
@@ -15,7 +15,7 @@ from sessiontree.tree.state.protocol import (
     SpawnAsked,
     WakeTreeAt,
 )
-from sessiontree.tree.state.state import initial_tree
+from sessiontree.tree.state.state import make_initial_tree
 from tests.unit.tree.harness_fixtures import Harness, as_json
 from tests.unit.tree.tree_fixtures import (
     BRANCH,
@@ -47,13 +47,13 @@ def busy() -> Harness:
 
 def test_nothing_is_owed_before_the_beginning() -> None:
     """There is nobody to owe anything to."""
-    assert owed(initial_tree()) == []
+    assert collect_owed(make_initial_tree()) == []
 
 
 def test_everything_owed_is_carried_out_again() -> None:
     """Ends, posts in their order, and one timer for each time."""
     harness = busy()
-    told = owed(harness.state)
+    told = collect_owed(harness.state)
     kinds = [type(each) for each in told]
     assert kinds == sorted(kinds, key=[ReleaseSession, Deliver, WakeTreeAt].index)
     assert [each.session for each in told if isinstance(each, ReleaseSession)] == ["main/w1"]
@@ -72,9 +72,9 @@ def test_everything_owed_is_carried_out_again() -> None:
 def test_what_was_taken_is_owed_no_more() -> None:
     """Reading what is owed changes nothing, taking it does."""
     harness = busy()
-    assert owed(harness.state) == owed(harness.state)
+    assert collect_owed(harness.state) == collect_owed(harness.state)
     harness.feed(PostsConsumed(0, "main", ("main#1", "main#2", "main#3")))
-    posts = [each.post_id for each in owed(harness.state) if isinstance(each, Deliver)]
+    posts = [each.post_id for each in collect_owed(harness.state) if isinstance(each, Deliver)]
     assert posts == ["main/b1#1", "main/b2#1"]
 
 
@@ -84,7 +84,7 @@ def test_leaves_are_released_before_what_was_above_them() -> None:
     branch = harness.spawn("main", BRANCH)
     harness.offer(harness.spawn(branch, WORKER))
     harness.offer(branch)
-    assert [each.session for each in owed(harness.state) if isinstance(each, ReleaseSession)] == [
+    assert [each.session for each in collect_owed(harness.state) if isinstance(each, ReleaseSession)] == [
         "main/b1/w1",
         "main/b1",
     ]
@@ -95,10 +95,10 @@ def test_a_snapshot_is_json_and_comes_back_whole() -> None:
     harness = busy()
     again = restore(json.loads(json.dumps(snapshot(harness.state))))
     assert as_json(again) == as_json(harness.state)
-    assert owed(again) == owed(harness.state)
+    assert collect_owed(again) == collect_owed(harness.state)
     for state in (again, harness.state):
-        assert sorted(filter(state.still_means, again.alarms)) == sorted(
-            filter(state.still_means, harness.state.alarms)
+        assert sorted(filter(state.is_still_valid, again.alarms)) == sorted(
+            filter(state.is_still_valid, harness.state.alarms)
         )
 
 
@@ -122,4 +122,4 @@ def test_a_snapshot_goes_on_as_the_tree_would() -> None:
 
 def test_an_empty_tree_has_a_snapshot() -> None:
     """Nothing is something to come back to."""
-    assert as_json(restore(snapshot(initial_tree()))) == as_json(initial_tree())
+    assert as_json(restore(snapshot(make_initial_tree()))) == as_json(make_initial_tree())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.budgets import compute_remaining
 from sessiontree.tree.state.protocol import UsageReported
 from sessiontree.tree.state.reservations import Admitted, MostUsed, Postponed, Reservations, Unaffordable
 from tests.example_fixtures import examples
@@ -96,7 +96,7 @@ def test_a_call_gets_what_is_left_or_waits_for_more() -> None:
     assert reserved.ask(second, MostUsed(500, 8_000, None)) == Admitted(8_000)
     harness.feed(UsageReported(harness.now_ms, second, Usage(500, 7_900)))
     reserved.release(second)
-    assert remaining(harness.state, "main") == {"tokens": 100}
+    assert compute_remaining(harness.state, "main") == {"tokens": 100}
     assert reserved.ask(first, MostUsed(60, 8_000, None)) == Admitted(40)
     reserved.release(first)
     assert reserved.ask(first, MostUsed(100, 8_000, None)) == Unaffordable("budget.tokens", "main", 100)

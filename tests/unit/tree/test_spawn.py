@@ -27,7 +27,7 @@ from sessiontree.tree.state.protocol import (
     TreeOpened,
     WakeTreeAt,
 )
-from sessiontree.tree.state.state import initial_tree
+from sessiontree.tree.state.state import make_initial_tree
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH, MAIN, WORKER, config
 
@@ -59,7 +59,7 @@ def test_a_tree_without_agents_is_refused() -> None:
     settings = config()
     object.__setattr__(settings, "agents", ())
     with pytest.raises(ConfigError, match="agent"):
-        react(initial_tree(), TreeOpened(0, settings))
+        react(make_initial_tree(), TreeOpened(0, settings))
 
 
 def test_nothing_can_be_spawned_before_the_tree_is_opened() -> None:
@@ -370,7 +370,7 @@ def test_waiting_for_a_host_costs_no_life() -> None:
 def test_a_model_that_always_spawns_stops_at_the_caps() -> None:
     """REL-L55: whoever lives spawns whatever it may, for ever; the tree stays within every bound."""
     limits = Limits(max_depth=3, max_children=3, max_live=12, max_total=40)
-    state = initial_tree()
+    state = make_initial_tree()
     react(state, TreeOpened(0, config(limits=limits, budget=Budget(sessions=25))))
     refused: set[str | None] = set()
     for wave in range(12):

@@ -14,7 +14,7 @@ from sessiontree.tree.state.protocol import (
     SpawnAsked,
     TreeOpened,
 )
-from sessiontree.tree.state.state import TreeState, initial_tree
+from sessiontree.tree.state.state import TreeState, make_initial_tree
 from tests.unit.tree.tree_fixtures import (
     WORKER,
     config,
@@ -31,7 +31,7 @@ FACTOR = 5
 def grown(size: int) -> TreeState:
     """Return a tree with so many live Workers, each with a time to live."""
     limits = Limits(max_children=LARGE * 2, max_live=LARGE * 2, max_total=LARGE * 10)
-    state = initial_tree()
+    state = make_initial_tree()
     react(state, TreeOpened(0, config(limits=limits)))
     for number in range(size):
         react(

@@ -15,7 +15,7 @@ from sessiontree.tree.state.protocol import (
     SpawnAsked,
     TreeOpened,
 )
-from sessiontree.tree.state.state import SLACK, Alarm, AlarmKind, Alarms, initial_tree
+from sessiontree.tree.state.state import SLACK, Alarm, AlarmKind, Alarms, make_initial_tree
 from tests.unit.tree.tree_fixtures import (
     WORKER,
     approval_asked,
@@ -38,7 +38,7 @@ def check_due(due: Due, given_alarms: list[Alarm], now_ms: int) -> None:
         heap.set(alarm)
     assert due(heap, now_ms) == sorted(alarm for alarm in given_alarms if alarm.at_ms <= now_ms)
     later = [alarm.at_ms for alarm in given_alarms if alarm.at_ms > now_ms]
-    assert heap.next_after(now_ms) == min(later, default=None)
+    assert heap.find_next_after(now_ms) == min(later, default=None)
     assert sorted(heap) == sorted(given_alarms)
 
 
@@ -62,7 +62,7 @@ def test_looking_only_at_the_left_of_the_heap_is_found() -> None:
 
 def test_alarms_of_the_decided_do_not_pile_up() -> None:
     """However many requests are answered, the heap stays in proportion to those that wait."""
-    state = initial_tree()
+    state = make_initial_tree()
     react(state, TreeOpened(0, config(mode="auto")))
     for number in range(10 * SLACK):
         react(state, approval_asked(number, "main", f"r{number}", checked("1.0", "deploy", {}, f"d{number}")))
@@ -71,7 +71,7 @@ def test_alarms_of_the_decided_do_not_pile_up() -> None:
 
 def test_alarms_of_the_ended_do_not_pile_up() -> None:
     """However many sessions come and go, the heap stays in proportion to those that live."""
-    state = initial_tree()
+    state = make_initial_tree()
     react(state, TreeOpened(0, config(limits=Limits(max_total=10**6))))
     react(state, SpawnAsked(0, "main", WORKER, "task", "handle", ttl_s=1))
     react(state, SessionEmbodied(0, "main/w1"))
@@ -80,4 +80,4 @@ def test_alarms_of_the_ended_do_not_pile_up() -> None:
         react(state, SessionEmbodied(1, f"main/w{number}"))
         react(state, result_offered(1, f"main/w{number}", result(), True))
         assert len(state.alarms) <= SLACK + 2 * 3 * state.live
-    assert [alarm.ident for alarm in state.alarms if state.still_means(alarm)] == ["main/w1"]
+    assert [alarm.ident for alarm in state.alarms if state.is_still_valid(alarm)] == ["main/w1"]

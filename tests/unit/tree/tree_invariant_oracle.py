@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.tree.rules.spawn import deepest_level
-from sessiontree.tree.state.budgets import payers_of
+from sessiontree.tree.rules.spawn import compute_deepest_level
+from sessiontree.tree.state.budgets import find_payers
 from sessiontree.tree.state.state import Session, TreeState
 
 
@@ -64,7 +64,7 @@ def _check_limits(state: TreeState) -> None:
         _hold(session.live_children <= limits.max_children, f"{name} has too many live children")
         spec = session.spec
         if spec.kind is not SessionKind.MAIN:
-            deepest = deepest_level(spec.kind, limits.max_depth)
+            deepest = compute_deepest_level(spec.kind, limits.max_depth)
             _hold(1 <= spec.depth <= deepest, f"{name} is a {spec.kind} at depth {spec.depth}")
 
 
@@ -73,7 +73,7 @@ def _check_rights(state: TreeState, name: str, session: Session) -> None:
     allowed = state.allowed[spec.agent, spec.kind]
     _hold(allowed.issuperset(spec.tools), f"{name} holds tools its kind or agent lacks")
     _hold(set(spec.tools).isdisjoint(spec.delegates), f"{name} uses what it only delegates")
-    parent = state.parent_of(session)
+    parent = state.find_parent(session)
     if parent is None:
         _hold(spec.kind is SessionKind.MAIN and name == "main", f"{name} has no parent")
         return
@@ -95,7 +95,7 @@ def _check_life(state: TreeState, name: str, session: Session) -> None:
     _hold(session.is_live is not session.status.is_final, f"{name} is {session.status} and has a result")
     is_suspended = session.status is SessionStatus.SUSPENDED
     _hold(is_suspended is (session.held is not None), f"{name} is {session.status} and its word is held")
-    parent = state.parent_of(session)
+    parent = state.find_parent(session)
     if session.is_live and parent is not None and (parent.stop is not None or not parent.is_live):
         _hold(session.stop is not None, f"{name} goes on below {session.spec.parent}, which does not")
     if session.is_live and session.stop is not None:
@@ -116,7 +116,7 @@ def _check_requests(state: TreeState) -> None:
         _hold(request.how is not None and request.rests_at is not None, f"{request_id} rests nowhere")
         chain = {link.spec.session_id for link in state.chain(asker)}
         _hold(request.rests_at in chain, f"{request_id} rests outside its path")
-        _hold(state.live_session(asker) is not None, f"{request_id} outlived who asked")
+        _hold(state.find_live_session(asker) is not None, f"{request_id} outlived who asked")
         _hold(not any((call.digest, name) in state.denied for name in chain), f"{request_id} was denied")
         _hold(call.tool not in state.always, f"{request_id} was allowed for good")
     for name, session in state.sessions.items():
@@ -129,7 +129,7 @@ def _check_client_calls(state: TreeState) -> None:
     for client_id, call in state.client_calls.items():
         waiting[call.session_id] += 1
         _hold(client_id not in state.client_ends, f"{client_id} waits and has ended")
-        _hold(state.live_session(call.session_id) is not None, f"{client_id} outlived its session")
+        _hold(state.find_live_session(call.session_id) is not None, f"{client_id} outlived its session")
     for name, session in state.sessions.items():
         _hold(session.delegated == waiting[name], f"{name} miscounts its client calls")
 
@@ -138,7 +138,7 @@ def _check_posts(state: TreeState) -> None:
     owed: Counter[str] = Counter()
     for post_id, post in state.posts.items():
         owed[post.session] += 1
-        _hold(state.live_session(post.session) is not None, f"{post_id} is owed to who has ended")
+        _hold(state.find_live_session(post.session) is not None, f"{post_id} is owed to who has ended")
     for name, session in state.sessions.items():
         _hold(session.owed == owed[name], f"{name} miscounts what it is owed")
         _hold(len(state.owed_to.members(name)) == owed[name], f"{name} is owed unknown posts")
@@ -149,7 +149,7 @@ def _check_accounts(state: TreeState) -> None:
     for account in state.accounts.values():
         if account.above is not None and not account.is_closed:
             for member, cap in account.caps.items():
-                for payer in payers_of(state.accounts, account.above, member):
+                for payer in find_payers(state.accounts, account.above, member):
                     set_aside[payer, member] += cap
     for name, account in state.accounts.items():
         for member, used in account.used.items():
@@ -163,7 +163,7 @@ def _check_accounts(state: TreeState) -> None:
 
 
 def _check_alarms(state: TreeState) -> None:
-    found = {(alarm.at_ms, alarm.ident) for alarm in state.alarms if state.still_means(alarm)}
+    found = {(alarm.at_ms, alarm.ident) for alarm in state.alarms if state.is_still_valid(alarm)}
     for name, session in state.sessions.items():
         if not session.is_live:
             continue

@@ -40,7 +40,7 @@ from sessiontree.tree.state.protocol import (
     TreeStimulus,
     WakeTreeAt,
 )
-from sessiontree.tree.state.reach import not_below
+from sessiontree.tree.state.reach import make_not_below_error
 from sessiontree.tree.state.state import TreeState
 from tests.unit.tree.approval_oracle import ApprovalBooks
 from tests.unit.tree.budget_oracle import BudgetBooks
@@ -179,7 +179,7 @@ class Watcher:
             spec.parent == asked.by and spec.label == asked.session for spec in self.spawns.specs.values()
         )
         assert known or labelled or refused, f"REACH: {asked.by} reaches {asked.session}"
-        nobody = [str(not_below(asked.session))] * len(refused)
+        nobody = [str(make_not_below_error(asked.session))] * len(refused)
         assert [str(error) for error in refused] == nobody, f"REACH: {asked.by} learns of {asked.session}"
         assert not (known and refused), f"REACH: {asked.by} does not reach {asked.session} below it"
 
@@ -216,7 +216,7 @@ class Watcher:
         labelled = any(spec.parent == name and spec.label == asked.to for spec in self.spawns.specs.values())
         able = sender is not None and sender.kind is not SessionKind.WORKER and name in self.spawns.live
         if able and astray and not labelled and (name, asked.key) not in self.sent:
-            nobody = str(not_below(asked.to))
+            nobody = str(make_not_below_error(asked.to))
             assert [str(error) for error in refused] == [nobody], f"REACH: {name} learns of {asked.to}"
 
     def _judge_time(self, at_ms: int, facts: Sequence[TreeFact]) -> None:

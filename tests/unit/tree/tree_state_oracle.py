@@ -16,7 +16,7 @@ from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.state.budgets import open_account
 from sessiontree.tree.state.canvas_state import CanvasState, CanvasSurface
 from sessiontree.tree.state.evolve import (
-    allowed_tools,
+    compute_allowed_tools,
     index_client_call,
     index_live,
     index_request,
@@ -90,7 +90,7 @@ def restore(value: Mapping[str, Any]) -> TreeState:
     state = TreeState(now_ms=value["nowMs"])
     if value["config"] is not None:
         state.config = from_wire(value["config"])
-        state.allowed = allowed_tools(state.config)
+        state.allowed = compute_allowed_tools(state.config)
     for wire in value["sessions"]:
         _restore_session(state, wire, value["used"])
     for wire in value["requests"]:
@@ -177,7 +177,7 @@ def _restore_session(state: TreeState, wire: Mapping[str, Any], used: Mapping[st
     if spec.parent is not None and spec.key is not None:
         state.keys.put((spec.parent, spec.key), name)
     if name in used and spec.budget is not None:
-        parent = state.parent_of(session)
+        parent = state.find_parent(session)
         above = None if parent is None else state.accounts.get(parent.account)
         account = open_account(name, spec.budget, above, session.spawned_at_ms)
         account.used = dict(used[name])

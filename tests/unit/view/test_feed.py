@@ -20,7 +20,7 @@ def _feed(sessions: int = 3) -> TreeFeed:
 
 
 async def _told(viewer: Viewer) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(await viewer.next_news())
+    told: dict[str, Any] = json.loads(await viewer.get_next_news())
     return told
 
 
@@ -47,7 +47,7 @@ async def test_a_viewer_without_news_waits() -> None:
     """Nothing is sent while nothing happens; one fact wakes all viewers, who share one answer."""
     feed = _feed()
     viewers = [Viewer(feed, feed.id, feed.tree.revision) for _ in range(3)]
-    waiting = [asyncio.create_task(viewer.next_news()) for viewer in viewers]
+    waiting = [asyncio.create_task(viewer.get_next_news()) for viewer in viewers]
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
     feed.take(record(9, charged("main/w1", 1, 0.0)))

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import JournalTooNew
 from sessiontree.contracts.facts import session_facts, tree_facts
-from sessiontree.contracts.recorded.codec import pack, parts_of
+from sessiontree.contracts.recorded.codec import list_parts, pack
 from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
-from sessiontree.journal.record import kind_in
+from sessiontree.journal.record import read_kind
 from sessiontree.testing.strategies import instances_of
-from sessiontree.view.fact_heads import first_members, turn_in
+from sessiontree.view.fact_heads import read_first_members, turn_in
 
 First = Callable[[str, str], tuple[Any, ...]]
 TOLD = {
@@ -41,7 +41,7 @@ def beginning_tells_the_same(first: First, kind: str, fact: Any) -> None:
     """The first members of a fact's text are the fact's own, however the text is spelled."""
     members = tuple(attrgetter(name)(fact) for name in TOLD[kind][1])
     text = pack(fact)
-    assert kind_in(text) == kind
+    assert read_kind(text) == kind
     assert first(kind, text) == members
     spaced = json.dumps(json.loads(text), separators=(",", ": "))
     assert first(kind, spaced) == members
@@ -53,19 +53,19 @@ def beginning_tells_the_same(first: First, kind: str, fact: Any) -> None:
 @given(FACTS)
 def test_beginning_tells_what_the_whole_tells(given_fact: tuple[str, Any]) -> None:
     """Any fact: quotes, backslashes and lone surrogates in its members included."""
-    beginning_tells_the_same(first_members, *given_fact)
+    beginning_tells_the_same(read_first_members, *given_fact)
 
 
 def _stops_at_quotes(kind: str, text: str) -> tuple[Any, ...]:
     return tuple(
-        each.partition('"')[0] if isinstance(each, str) else each for each in first_members(kind, text)
+        each.partition('"')[0] if isinstance(each, str) else each for each in read_first_members(kind, text)
     )
 
 
 def _takes_any_order(kind: str, text: str) -> tuple[Any, ...]:
     name = TOLD[kind][1][0]
     first = list(json.loads(text).values())[2]
-    return (first, *first_members(kind, text)[1:]) if name else ()
+    return (first, *read_first_members(kind, text)[1:]) if name else ()
 
 
 @pytest.mark.parametrize("bug", [_stops_at_quotes, _takes_any_order])
@@ -92,7 +92,7 @@ def test_turn_that_a_fact_holds_is_read_from_its_end(given_fact: tuple[Any, Any]
     """However the text is spelled, and whatever a result says."""
     fact, turn = given_fact
     whole = replace(fact, turn=turn)
-    turns = [part.turn for part in parts_of(whole) if isinstance(part, session_facts.TurnStarted)]
+    turns = [part.turn for part in list_parts(whole) if isinstance(part, session_facts.TurnStarted)]
     expected = turns[-1] if turns else None
     assert turn_in(pack(whole)) == expected
     assert turn_in(json.dumps(json.loads(pack(whole)), separators=(",", ": "))) == expected
@@ -108,10 +108,12 @@ def test_result_that_looks_like_a_turn_is_none() -> None:
 def test_text_that_is_no_fact_has_no_kind() -> None:
     """What does not begin as a fact is not one."""
     texts = ("", "{}", '{"v":1}', '{"kind":""}', ' {"kind":"run_finished"}')
-    assert [kind_in(text) for text in texts] == [""] * 5
+    assert [read_kind(text) for text in texts] == [""] * 5
 
 
 def test_fact_of_a_later_release_is_a_typed_error() -> None:
     """A later version is never read by its beginning."""
     with pytest.raises(JournalTooNew):
-        first_members("turn_started", '{"kind":"turn_started","v":99,"turn":1,"took":0,"fresh_run":true}')
+        read_first_members(
+            "turn_started", '{"kind":"turn_started","v":99,"turn":1,"took":0,"fresh_run":true}'
+        )

@@ -7,7 +7,7 @@ from typing import Any
 from sessiontree.contracts.facts.tree_facts import ClientCallEnded, ClientCallOpened
 from sessiontree.contracts.recorded.client_calls import ClientCall
 from sessiontree.view.live_tree import LiveTree
-from sessiontree.view.rows import COLUMNS, delta, labels_meant, snapshot
+from sessiontree.view.rows import COLUMNS, delta, find_meant_labels, snapshot
 from tests.unit.view.live_strategies import record, spawned
 from tests.unit.view.view_fixtures import config_of
 
@@ -34,7 +34,7 @@ def test_a_question_waits_in_the_model_until_it_is_answered() -> None:
     assert item["text"] == "Which\\u{1b}?"
     shown = [option["label"] for option in item["options"]]
     assert shown == ["red\\u{202e}", "blue"]
-    assert labels_meant(tree.questions["q1"], 0, shown) == (HOSTILE, "blue")
+    assert find_meant_labels(tree.questions["q1"], 0, shown) == (HOSTILE, "blue")
     row = dict(zip(COLUMNS, told["rows"][0], strict=True))
     assert (row["state"], row["why"]) == ("waiting for an answer", "an answer of a person")
     assert delta(tree, before, feed="f")["questions"] == [question]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.cli.live_view import Pace, picture
+from sessiontree.cli.live_view import Pace, draw_picture
 from sessiontree.contracts.facts import session_facts as said
 from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
@@ -25,7 +25,7 @@ from sessiontree.contracts.facts.tree_facts import (
     UsageCharged,
 )
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.recorded.codec import pack, pack_joined, parts_of
+from sessiontree.contracts.recorded.codec import list_parts, pack, pack_joined
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.reports.events import (
     TextDelta,
@@ -44,9 +44,9 @@ from sessiontree.contracts.values.messages import (
 )
 from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
-from sessiontree.session.state import initial
+from sessiontree.session.state import make_initial_state
 from sessiontree.tree.state.evolve import evolve as evolve_tree
-from sessiontree.tree.state.state import initial_tree
+from sessiontree.tree.state.state import make_initial_tree
 from sessiontree.view.live_tree import LiveTree
 from sessiontree.view.session_panel import SessionPanel
 from tests.unit.view.live_strategies import ended, record, records, requested, spawned, tree_facts
@@ -58,12 +58,12 @@ SMALL = settings(max_examples=200, deadline=None, database=None, phases=(Phase.g
 
 def counts_are_those_of_the_machine(take: Take, facts: list[TreeFact]) -> None:
     """After each fact every count is that of the tree machine's state."""
-    tree, state, used = LiveTree(), initial_tree(), Usage()
+    tree, state, used = LiveTree(), make_initial_tree(), Usage()
     for one, fact in zip(records(facts), facts, strict=True):
         take(tree, one)
         evolve_tree(state, fact)
         assert (tree.total, tree.live, tree.open_requests) == (state.total, state.live, state.open_requests)
-        charges = [part.usage for part in parts_of(fact) if isinstance(part, UsageCharged)]
+        charges = [part.usage for part in list_parts(fact) if isinstance(part, UsageCharged)]
         used = sum(charges, used)
         assert tree.usage == used
     sessions = dict(state.sessions.items())
@@ -197,7 +197,7 @@ def session_is_as_the_machine_says(take: Take, facts: list[Any]) -> None:
     tree = LiveTree()
     spec = spawned("main")
     tree.take(record(1, spec))
-    state = initial(spec.spec, Limits())
+    state = make_initial_state(spec.spec, Limits())
     for one, fact in zip(records(facts, "main"), facts, strict=True):
         take(tree, one)
         evolve_session(state, fact)
@@ -224,7 +224,7 @@ def test_joined_facts_of_a_session_are_shown_as_single_ones(facts: list[Any]) ->
 
 
 def _overlooks_held_turns(tree: LiveTree, one: Any) -> None:
-    tree.take(replace(one, text=pack(parts_of(read_fact(one.text))[0])))
+    tree.take(replace(one, text=pack(list_parts(read_fact(one.text))[0])))
 
 
 def test_an_overlooked_turn_is_found() -> None:
@@ -295,13 +295,13 @@ def test_what_a_tool_said_to_people_is_shown_until_the_next_says_something() -> 
     """With the tool's name and made visible; a call without a line for people shows none."""
     tree = _tree(spawned("main"))
     main = tree.sessions["main"]
-    assert main.last_display() == ""
+    assert main.get_last_display() == ""
     details: dict[str, JsonValue] = {"display": "3 places\x1b[2J found", "details": None}
     result = ToolResultMessage("c1", "look", (TextContent("{}"),), details, False, 0)
     tree.take(record(2, said.CallResolved("1.0", "ok", result), "main"))
-    assert main.last_display() == "look: 3 places\\u{1b}[2J found"
+    assert main.get_last_display() == "look: 3 places\\u{1b}[2J found"
     tree.take(record(3, said.CallResolved("1.1", "ok", _result("c2")), "main"))
-    assert main.last_display() == ""
+    assert main.get_last_display() == ""
 
 
 def test_a_session_that_ended_shows_nothing_more() -> None:
@@ -406,7 +406,7 @@ def test_a_picture_of_ten_thousand_costs_what_one_of_a_hundred_costs() -> None:
         for size in (100, 10_000)
     )
     pace = Pace(1.0)
-    drawn = [_steps_of(partial(picture, tree, pace, 80, 24)) for tree in (small, large)]
+    drawn = [_steps_of(partial(draw_picture, tree, pace, 80, 24)) for tree in (small, large)]
     assert drawn[1] <= drawn[0] * 1.1
     fact = record(1, ended("main/w50"))
     taken = [_steps_of(partial(tree.take, fact)) for tree in (small, large)]

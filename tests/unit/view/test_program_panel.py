@@ -19,9 +19,9 @@ from sessiontree.contracts.recorded.codec import pack
 from sessiontree.contracts.recorded.programs import ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
 from sessiontree.journal.record import JournalRecord
-from sessiontree.view.program_panel import FEW, ProgramPanel, panel_of
-from sessiontree.view.rows import program_json
-from sessiontree.view.transcript import items_of
+from sessiontree.view.program_panel import FEW, ProgramPanel, make_panel
+from sessiontree.view.rows import build_program_json
+from sessiontree.view.transcript import list_items
 
 ENDS = {
     "completed": "done",
@@ -36,7 +36,9 @@ CODE = "phase('a')\nawait map('worker', tasks)\nawait read(path='a')\n"
 
 def begun(tasks: int) -> ProgramPanel:
     """Return the panel of a program that has begun a fan-out of so many tasks."""
-    panel = panel_of(ProgramStarted(CheckedCall("1.0", "program", {"code": CODE}, "", 0, repeatable=True), 1))
+    panel = make_panel(
+        ProgramStarted(CheckedCall("1.0", "program", {"code": CODE}, "", 0, repeatable=True), 1)
+    )
     notes = (ProgramNote("phase", "a"), ProgramNote("fan_out", f"1 map {tasks}"))
     panel.take(ProgramAdvanced("1.0", (), notes), 1)
     return panel
@@ -81,12 +83,14 @@ def test_a_thousand_calls_make_a_short_answer() -> None:
     panel.take(ProgramAdvanced("1.0", calls), 2)
     for number in range(990):
         panel.take(result(number, "gone" if number % 3 else "fine", is_error=number % 3 > 0), 3)
-    told = program_json(panel)
+    told = build_program_json(panel)
     assert (told["total"], told["under_way"], told["counts"]["failed"]) == (1_000, 10, 660)
     assert [len(told[name]) for name in ("open", "last", "failed")] == [FEW] * 3
     assert told["lines"] == [(3, 10)]
     assert len(json.dumps(told)) < 8_000
-    assert [step["number"] for step in program_json(panel, 990, 200)["steps"]] == list(range(990, 1_000))
+    assert [step["number"] for step in build_program_json(panel, 990, 200)["steps"]] == list(
+        range(990, 1_000)
+    )
 
 
 def test_what_a_program_says_can_not_deceive() -> None:
@@ -96,7 +100,7 @@ def test_what_a_program_says_can_not_deceive() -> None:
     notes = (ProgramNote("phase", hostile), ProgramNote("log", hostile), ProgramNote("fan_out", "1 ended -5"))
     panel.take(ProgramAdvanced("1.0", (ProgramCall(hostile, {hostile: hostile}),), notes), 2)
     panel.take(result(0, hostile, is_error=True), 3)
-    shown = json.dumps(program_json(panel, 0, 9), ensure_ascii=False) + panel.words()
+    shown = json.dumps(build_program_json(panel, 0, 9), ensure_ascii=False) + panel.words()
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert panel.fan_outs[1].left == 2
@@ -106,7 +110,7 @@ def test_a_saved_program_is_shown_with_the_text_that_runs() -> None:
     """Its call has arguments and no code; the item of the page has both."""
     call = CheckedCall("1.0", "count", {"path": "a.txt"}, "", 0, repeatable=True)
     fact = ProgramStarted(call, 1, ProgramSource("count", CODE, "0" * 64))
-    assert panel_of(fact).code == CODE
-    (item,) = items_of([JournalRecord(1, "main", "", 1, pack(fact))])
+    assert make_panel(fact).code == CODE
+    (item,) = list_items([JournalRecord(1, "main", "", 1, pack(fact))])
     assert item["text"] == CODE
     assert item["call"]["arguments"] == [("path", "a.txt", False)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.facts.tree_facts import ApprovalWaiting, TreeFact
 from sessiontree.view.live_tree import LiveTree
-from sessiontree.view.rows import COLUMNS, argument, delta, find_way_up, snapshot
+from sessiontree.view.rows import COLUMNS, delta, find_way_up, format_argument, snapshot
 from tests.unit.view.live_strategies import charged, ended, record, records, requested, spawned, tree_facts
 from tests.unit.view.view_fixtures import config_of
 
@@ -150,5 +150,5 @@ def test_a_way_up_ends_where_it_should() -> None:
 
 def test_an_argument_is_text() -> None:
     """Lines and tabs stay, other control characters are shown, and what is no string is JSON."""
-    assert argument("a\u200b", "x\n\ty\x1b") == ("a\\u{200b}", "x\n\ty\\u{1b}", False)
-    assert argument("n", {"a": [1]}) == ("n", '{"a":[1]}', False)
+    assert format_argument("a\u200b", "x\n\ty\x1b") == ("a\\u{200b}", "x\n\ty\\u{1b}", False)
+    assert format_argument("n", {"a": [1]}) == ("n", '{"a":[1]}', False)

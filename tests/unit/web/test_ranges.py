@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.web.address import NAT64, RANGES_V4, RANGES_V6, Ip, Range, not_public
+from sessiontree.web.address import NAT64, RANGES_V4, RANGES_V6, Ip, Range, find_non_public_range
 
 Judge = Callable[[Ip], Range | None]
 PREFIX = "2a00:1450:4001:81b"
@@ -64,7 +64,7 @@ WRAPPINGS: dict[str, Callable[[int], int]] = {
 def test_address_that_is_not_public_is_refused(text: str) -> None:
     """One of every range, and of every way to put one address inside another."""
     address: Ip = IPv6Address(text) if ":" in text else IPv4Address(text)
-    found = not_public(address)
+    found = find_non_public_range(address)
     assert found is not None
     assert found.reason
 
@@ -72,7 +72,7 @@ def test_address_that_is_not_public_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", PASSED)
 def test_public_address_passes(text: str) -> None:
     """Also right alongside a range, and inside NAT64, by which networks without IPv4 reach the public one."""
-    assert not_public(IPv6Address(text) if ":" in text else IPv4Address(text)) is None
+    assert find_non_public_range(IPv6Address(text) if ":" in text else IPv4Address(text)) is None
 
 
 def is_as_strict_as_python(judge: Judge) -> None:
@@ -100,13 +100,13 @@ def refuses_every_wrapping(judge: Judge) -> None:
 
 def test_table_is_as_strict_as_python() -> None:
     """For any address, those at the edges of ranges above all."""
-    is_as_strict_as_python(not_public)
+    is_as_strict_as_python(find_non_public_range)
 
 
 @pytest.mark.covers("REL-L42")
 def test_no_wrapping_hides_an_address() -> None:
     """Mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP."""
-    refuses_every_wrapping(not_public)
+    refuses_every_wrapping(find_non_public_range)
 
 
 @pytest.mark.parametrize("how", ["nat64", "isatap", "6to4", "mapped"])
@@ -119,7 +119,7 @@ def test_forgotten_wrapping_is_found(how: str) -> None:
             inner = number >> 80 & 0xFFFFFFFF if how == "6to4" else number & 0xFFFFFFFF
             if WRAPPINGS[how](inner) == number:
                 return None
-        return not_public(address)
+        return find_non_public_range(address)
 
     with pytest.raises(AssertionError):
         refuses_every_wrapping(forgetful)
@@ -128,5 +128,5 @@ def test_forgotten_wrapping_is_found(how: str) -> None:
 @pytest.mark.parametrize("row", [*RANGES_V4, *RANGES_V6], ids=lambda row: str(row.network))
 def test_range_is_refused_to_its_ends(row: Range) -> None:
     """The first and the last address of each row."""
-    assert not_public(row.network[0]) is not None
-    assert not_public(row.network[-1]) is not None
+    assert find_non_public_range(row.network[0]) is not None
+    assert find_non_public_range(row.network[-1]) is not None

@@ -28,7 +28,7 @@ def rules(*allowed: str, ports: tuple[int, ...] = (80, 443)) -> AddressRules:
 )
 def test_allowed_place_is_reached(allowed: str, host: str, port: int, address: str) -> None:
     """By host and port, whatever private address it has, or by network."""
-    assert rules(allowed).vetted(host, port, [address]) == [address]
+    assert rules(allowed).vet_addresses(host, port, [address]) == [address]
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_allowed_place_is_reached(allowed: str, host: str, port: int, address: s
 def test_allowing_one_place_allows_no_other(allowed: str, host: str, port: int, address: str) -> None:
     """Not another port or host, no metadata service, and no detour to the same machine."""
     with pytest.raises(PermissionDenied, match="not a public address"):
-        rules(allowed).vetted(host, port, [address])
+        rules(allowed).vet_addresses(host, port, [address])
 
 
 def test_one_bad_address_spoils_the_host() -> None:
     """A name with a public and a private address isn't reached at either."""
     with pytest.raises(PermissionDenied, match=r"two\.example \(10\.0\.0\.1\)"):
-        rules().vetted("two.example", 80, ["1.1.1.1", "10.0.0.1"])
+        rules().vet_addresses("two.example", 80, ["1.1.1.1", "10.0.0.1"])
 
 
 @pytest.mark.parametrize("port", [22, 25, 6379, 8080, 8265])

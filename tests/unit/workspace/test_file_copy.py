@@ -31,7 +31,7 @@ class Swapping(FileCopy):
     def note_gone(self, path: str) -> None:
         self.gone.append(path)
 
-    def takes_opened(self, status: os.stat_result) -> bool:
+    def can_take_opened(self, status: os.stat_result) -> bool:
         return True
 
     def count(self, entries: int, more: int) -> None:
@@ -40,7 +40,7 @@ class Swapping(FileCopy):
     def fill(self, old: int, new: int, status: os.stat_result) -> tuple[str, int]:
         return "", os.write(new, os.read(old, status.st_size))
 
-    def made_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
+    def note_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
         pass
 
     def take_link(self, path: str, to: str, name: str, target: int) -> None:

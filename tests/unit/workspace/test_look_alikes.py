@@ -153,12 +153,12 @@ def test_protected_place_is_protected_by_its_look(tmp_path: Path, resolver: Reso
     own = OwnPlaces(modules=(str(place),))
     writer = WorkspaceWriter(tmp_path, own=own, resolver=resolver)
     asked = f"{NFC}/run\u00a0me.py"
-    places = writer.places_at(asked)
+    places = writer.find_places(asked)
     assert places
-    assert places == writer.places_at(f"{NFD}/run me.py")
+    assert places == writer.find_places(f"{NFD}/run me.py")
     with pytest.raises(PermissionDenied, match="protected"):
         writer.write(asked, b"x")
-    assert writer.allowing(places).write(asked, b"x").path == f"{NFD}/run me.py"
+    assert writer.allow_places(places).write(asked, b"x").path == f"{NFD}/run me.py"
 
 
 def test_long_path_is_taken_as_it_is(tmp_path: Path, resolver: Resolver) -> None:

@@ -31,7 +31,7 @@ def test_only_the_directories_of_the_places_are_reached(workspace: WorkspaceWrit
     (tmp_path / "second").mkdir()
     both = roots(workspace, tmp_path / "out", tmp_path / "second")
     places = both.place_at(str(tmp_path / "out/a.txt"))
-    writer = OutsideWriter(workspace, both.lead_to(places).allowing(frozenset()))
+    writer = OutsideWriter(workspace, both.lead_to(places).allow_places(frozenset()))
     reader = OutsideReader(workspace.reader(), both.lead_to(places))
     assert writer.write(str(tmp_path / "out/b.txt"), b"b").path == str(tmp_path / "out/b.txt")
     assert writer.write("own.txt", b"b").path == "own.txt"
@@ -50,13 +50,13 @@ def test_protected_and_hidden_places_hold(workspace: WorkspaceWriter, tmp_path: 
     allowed = roots(workspace, tmp_path / "out", hidden=(secret,))
     places = allowed.place_at(str(tmp_path / "out/a.txt"))
     assert allowed.place_at(str(secret / "x")) == frozenset()
-    assert allowed.protected_at(str(config))
-    writer = OutsideWriter(workspace, allowed.lead_to(places).allowing(frozenset()))
+    assert allowed.find_protected(str(config))
+    writer = OutsideWriter(workspace, allowed.lead_to(places).allow_places(frozenset()))
     with pytest.raises(PermissionDenied, match="it is protected"):
         writer.write(str(config), b"x")
     with pytest.raises(PermissionDenied, match="reserved for the runtime"):
         writer.write(str(secret / "x"), b"x")
-    named = allowed.lead_to(places).allowing(allowed.protected_at(str(config)))
+    named = allowed.lead_to(places).allow_places(allowed.find_protected(str(config)))
     assert OutsideWriter(workspace, named).write(str(config), b"x").created
 
 

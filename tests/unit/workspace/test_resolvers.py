@@ -20,12 +20,12 @@ from sessiontree.workspace.resolver import (
     Resolver,
     RootDirectory,
     WorkspacePath,
-    best_resolver,
-    components,
-    descriptor_path,
+    choose_resolver,
     openat2,
+    read_descriptor_path,
     resolve_by_openat2,
     resolve_by_walk,
+    split_path,
 )
 
 RESOLVERS = pytest.mark.parametrize("resolve", [resolve_by_openat2, resolve_by_walk], ids=["openat2", "walk"])
@@ -115,7 +115,7 @@ def kernel_answer(root: Path, path: str) -> str | int:
             return kernel_answer(root, path)
         return error.errno or 0
     try:
-        return os.path.relpath(descriptor_path(fd), descriptor_path(anchor.fd))
+        return os.path.relpath(read_descriptor_path(fd), read_descriptor_path(anchor.fd))
     finally:
         os.close(fd)
 
@@ -123,7 +123,7 @@ def kernel_answer(root: Path, path: str) -> str | int:
 def answer_of(resolve: Resolver, root: Path, path: str) -> str | int:
     """Return a resolver's answer in the same words, having looked at what the place names."""
     try:
-        place = resolve(RootDirectory(root), components(path))
+        place = resolve(RootDirectory(root), split_path(path))
     except OSError as error:
         return error.errno or 0
     with place:
@@ -179,7 +179,7 @@ def test_resolver_agrees_after_an_absolute_link(resolve: Resolver, path: str) ->
 def resolve_lexically(anchor: RootDirectory, names: list[str], *, follow_last: bool = True) -> WorkspacePath:
     """Planted bug: takes ``..`` from the text, before links are followed."""
     text = os.path.normpath("/".join(names))
-    return resolve_by_walk(anchor, components(text), follow_last=follow_last)
+    return resolve_by_walk(anchor, split_path(text), follow_last=follow_last)
 
 
 def resolve_by_prefix(anchor: RootDirectory, names: list[str], *, follow_last: bool = True) -> WorkspacePath:
@@ -271,7 +271,7 @@ def test_missing_parents_are_kept_as_names(tmp_path: Path, resolve: Resolver) ->
 def test_way_through_a_missing_directory_is_no_place(tmp_path: Path, resolve: Resolver, path: str) -> None:
     """``..`` and ``.`` below something missing lead nowhere."""
     with pytest.raises(FileNotFoundError):
-        resolve(RootDirectory(tmp_path), components(path))
+        resolve(RootDirectory(tmp_path), split_path(path))
 
 
 @pytest.mark.slow
@@ -288,7 +288,7 @@ def test_no_descriptor_is_left_open(
     before = count_descriptors()
     for path in ["sub", "sub/x", "no/x", "loop/x", "loop", "out", "..", "in/../in", "sub/..", "sub/x/.."]:
         try:
-            resolve(anchor, components(path)).__exit__(None, None, None)
+            resolve(anchor, split_path(path)).__exit__(None, None, None)
         except OSError:
             continue
     assert count_descriptors() == before
@@ -308,6 +308,6 @@ def test_best_resolver_is_the_kernels_where_there_is_one(tmp_path: Path) -> None
     try:
         os.close(openat2(anchor.fd, ".", os.O_PATH, RESOLVE_BENEATH))
     except OSError:
-        assert best_resolver() is resolve_by_walk
+        assert choose_resolver() is resolve_by_walk
     else:
-        assert best_resolver() is resolve_by_openat2
+        assert choose_resolver() is resolve_by_openat2

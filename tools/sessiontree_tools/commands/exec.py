@@ -107,7 +107,7 @@ def exec_report(finished: Finished, timeout_s: float, *, bounded: bool) -> str:
     output = finished.head
     if finished.dropped_bytes:
         output += f"\n… {finished.dropped_bytes:,} bytes of output are left out here …\n{finished.tail}"
-    note = _ending(finished, timeout_s, bounded=bounded)
+    note = _explain_end(finished, timeout_s, bounded=bounded)
     if finished.put_back:
         said = f"protected and put back as it was: {', '.join(finished.put_back)}"
         note = f"{note}; {said}" if note else said
@@ -119,7 +119,7 @@ def exec_report(finished: Finished, timeout_s: float, *, bounded: bool) -> str:
     return f"{output.rstrip()}\n({note})" if output.strip() else f"({note})"
 
 
-def _ending(finished: Finished, timeout_s: float, *, bounded: bool) -> str:
+def _explain_end(finished: Finished, timeout_s: float, *, bounded: bool) -> str:
     limit = _limit(finished)
     if finished.reason == "timeout":
         why = (
@@ -142,7 +142,7 @@ def _ending(finished: Finished, timeout_s: float, *, bounded: bool) -> str:
     )
 
 
-def _outcome(finished: Finished) -> str:
+def _describe_outcome(finished: Finished) -> str:
     """Return how it ended, in a word or two for people."""
     if finished.reason == "timeout":
         return "timed out"
@@ -175,7 +175,7 @@ def exec_details(finished: Finished) -> JsonValue:
     }
 
 
-def job_report(view: JobView, part: OutputPart) -> str:
+def format_job_report(view: JobView, part: OutputPart) -> str:
     """Return the output so far of a command that goes on, and how to go on with it."""
     left = part.total_bytes - part.next_offset
     more = f"; {left:,} more bytes of output wait" if left else ""
@@ -187,7 +187,7 @@ def job_report(view: JobView, part: OutputPart) -> str:
     return f"{part.text.rstrip()}\n{note}" if part.text.strip() else note
 
 
-def job_details(view: JobView, part: OutputPart) -> JsonValue:
+def describe_job(view: JobView, part: OutputPart) -> JsonValue:
     """Return what the journal keeps of a command that goes on."""
     return {
         "job_id": view.job_id,
@@ -247,13 +247,13 @@ class ExecParams(BaseModel):
 
     @field_validator("command")
     @classmethod
-    def _says_something(cls, command: str) -> str:
+    def _refuse_blank(cls, command: str) -> str:
         if not command.strip():
             raise ValueError("the command contains only white space")
         return command
 
     @model_validator(mode="after")
-    def _agrees(self) -> Self:
+    def _check_agreement(self) -> Self:
         if self.elevated and self.host == "gateway":
             raise ValueError("elevated and host 'gateway' exclude each other: the gateway is confined")
         if (self.host == "node") != bool(self.node):
@@ -332,7 +332,7 @@ async def run_command(params: ExecParams, ctx: ToolContext) -> ToolResult:
     """Run a command, or start it; as ``Exec.execute``, for a context with the same handle."""
     jobs = ctx.require(JOBS)
     max_chars = ctx.config.max_result_chars
-    timeout_s = _timeout_s(params, ctx)
+    timeout_s = _choose_timeout_s(params, ctx)
     wait_s = _wait_s(params, ctx)
     request = CommandRequest(
         params.command,
@@ -356,12 +356,12 @@ async def run_command(params: ExecParams, ctx: ToolContext) -> ToolResult:
     given_s = timeout_s if timeout_s is not None and timeout_s <= max(wait_s, EARLY_END_S) else wait_s
     return ToolResult(
         output=exec_report(ended, given_s, bounded=given_s != timeout_s),
-        display=f"{_outcome(ended)} after {ended.elapsed_s:.1f} s: {params.command}",
+        display=f"{_describe_outcome(ended)} after {ended.elapsed_s:.1f} s: {params.command}",
         details=exec_details(ended),
     )
 
 
-def _timeout_s(params: ExecParams, ctx: ToolContext) -> float | None:
+def _choose_timeout_s(params: ExecParams, ctx: ToolContext) -> float | None:
     """Return the command's time limit; None = none, in the background."""
     config = ctx.config
     if params.timeout is not None:
@@ -385,10 +385,10 @@ async def _report_job(jobs: Jobs, view: JobView, keep_bytes: int) -> ToolResult:
         return ToolResult(
             output=f"{part.text.rstrip()}\n({view.job_id} {describe_end(view)})".lstrip("\n"),
             display=f"{view.job_id} {describe_end(view)}: {view.command}",
-            details=job_details(view, part),
+            details=describe_job(view, part),
         )
     return ToolResult(
-        output=job_report(view, part),
+        output=format_job_report(view, part),
         display=f"{view.job_id} runs in the background: {view.command}",
-        details=job_details(view, part),
+        details=describe_job(view, part),
     )

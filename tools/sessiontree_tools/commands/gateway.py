@@ -71,15 +71,15 @@ class GatewayTool(Tool[GatewayParams]):
         runtime = ctx.require(RUNTIME)
         match params.action:
             case "status":
-                return await _shown_status(runtime)
+                return await _show_status(runtime)
             case "config.get":
-                return await _shown_configuration(runtime, params.section)
+                return await _show_configuration(runtime, params.section)
             case "config.schema":
-                return await _shown_schema(runtime, params.section)
+                return await _show_schema(runtime, params.section)
             case "config.patch":
-                return await _patched(runtime, params)
+                return await _patch(runtime, params)
             case "restart":
-                return await _restarted(runtime)
+                return await _restart(runtime)
             case _:
                 assert_never(params.action)
 
@@ -97,7 +97,7 @@ def _check_arguments(params: GatewayParams) -> None:
         raise ValidationError(f"{params.action} takes no {name}; leave it out", f"/{name}")
 
 
-async def _shown_status(runtime: RuntimeControl) -> ToolResult:
+async def _show_status(runtime: RuntimeControl) -> ToolResult:
     found = await runtime.status()
     output: dict[str, Any] = {"backend": runtime.backend, **asdict(found)}
     output["pools"] = [asdict(pool) for pool in found.pools]
@@ -106,7 +106,7 @@ async def _shown_status(runtime: RuntimeControl) -> ToolResult:
     return ToolResult(output=output, display=said, details=output)
 
 
-async def _shown_configuration(runtime: RuntimeControl, section: str | None) -> ToolResult:
+async def _show_configuration(runtime: RuntimeControl, section: str | None) -> ToolResult:
     found = await runtime.read_configuration()
     values: Mapping[str, JsonValue] = found.values
     if section is not None:
@@ -116,7 +116,7 @@ async def _shown_configuration(runtime: RuntimeControl, section: str | None) -> 
     return ToolResult(output=output, display=f"configuration {found.sha256[:8]}: {said}")
 
 
-async def _shown_schema(runtime: RuntimeControl, section: str | None) -> ToolResult:
+async def _show_schema(runtime: RuntimeControl, section: str | None) -> ToolResult:
     schema = dict(await runtime.configuration_schema())
     if section is not None:
         members = schema.get("properties")
@@ -127,7 +127,7 @@ async def _shown_schema(runtime: RuntimeControl, section: str | None) -> ToolRes
     return ToolResult(output=schema, display=f"schema of {section or 'the configuration'}")
 
 
-async def _patched(runtime: RuntimeControl, params: GatewayParams) -> ToolResult:
+async def _patch(runtime: RuntimeControl, params: GatewayParams) -> ToolResult:
     if params.base_hash is None:
         raise ValidationError("config.patch needs base_hash; config.get shows it", "/base_hash")
     if not params.patch:
@@ -144,7 +144,7 @@ async def _patched(runtime: RuntimeControl, params: GatewayParams) -> ToolResult
     return ToolResult(output=output, display=f"changed {said}; it applies to trees that start from now on")
 
 
-async def _restarted(runtime: RuntimeControl) -> ToolResult:
+async def _restart(runtime: RuntimeControl) -> ToolResult:
     report = asdict(await runtime.restart())
     said = f"{report['ended']} hosts ended, {report['retiring']} end once their sessions rest"
     return ToolResult(output=report, display=said)

@@ -43,7 +43,7 @@ class NodesParams(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _agrees(self) -> Self:
+    def _check_agreement(self) -> Self:
         if self.action == "run" and (self.node is None or self.command is None or not self.command.strip()):
             raise ValueError("run needs a node and a command")
         return self

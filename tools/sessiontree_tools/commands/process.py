@@ -61,7 +61,7 @@ _WITHOUT_JOB: Final = frozenset({"list", "clear"})
 _WITH_DATA: Final = frozenset({"write", "paste"})
 
 
-def key_bytes(name: str) -> bytes:
+def encode_key(name: str) -> bytes:
     """Return what a key sends: a name of :data:`KEYS`, ``ctrl+x``, ``alt+KEY``, or one character.
 
     Raises:
@@ -78,7 +78,7 @@ def key_bytes(name: str) -> bytes:
     if modifier == "ctrl" and key == "space":
         return b"\0"
     if modifier == "alt" and key:
-        return b"\x1b" + key_bytes(name[len("alt+") :])
+        return b"\x1b" + encode_key(name[len("alt+") :])
     raise ValueError(f"{name[:40]!r} is not a key; keys are {', '.join(KEYS)}, ctrl+a to ctrl+z, alt+KEY")
 
 
@@ -98,7 +98,7 @@ class ProcessParams(BaseModel):
     bracketed: bool = True
 
     @model_validator(mode="after")
-    def _agrees(self) -> Self:
+    def _check_agreement(self) -> Self:
         if self.action not in _WITHOUT_JOB and not self.job_id:
             raise ValueError(f"{self.action} needs a job_id")
         if self.action in _WITH_DATA and not self.data and not (self.action == "write" and self.eof):
@@ -143,26 +143,26 @@ class ProcessTool(Tool[ProcessParams]):
             case "write" | "submit" | "send_keys" | "paste":
                 return await _write(jobs, params)
             case "kill":
-                return _ended(await jobs.kill(params.job_id))
+                return _report_end(await jobs.kill(params.job_id))
             case "clear":
-                return _forgotten(jobs.remove(None))
+                return _report_forgotten(jobs.remove(None))
             case "remove":
                 view = await _end_if_running(jobs, params.job_id)
                 jobs.remove(params.job_id)
-                return _forgotten((params.job_id,), view)
+                return _report_forgotten((params.job_id,), view)
 
 
 def _list(jobs: Jobs) -> ToolResult:
     views = jobs.list()
-    rows = [_line_of(view) for view in views]
+    rows = [_describe_job(view) for view in views]
     return ToolResult(
         output="\n".join(rows) or "(no jobs)",
         display=f"{sum(view.is_running for view in views)} jobs run, {len(views)} are listed",
-        details={"jobs": [job_details(view) for view in views]},
+        details={"jobs": [describe_job(view) for view in views]},
     )
 
 
-def _line_of(view: JobView) -> str:
+def _describe_job(view: JobView) -> str:
     where = "" if view.host == "gateway" else f" on {view.host}"
     return (
         f"{view.job_id} {describe_end(view)}{where} · {view.elapsed_s:.1f} s · {view.total_bytes:,} bytes · "
@@ -170,7 +170,7 @@ def _line_of(view: JobView) -> str:
     )
 
 
-def job_details(view: JobView) -> dict[str, JsonValue]:
+def describe_job(view: JobView) -> dict[str, JsonValue]:
     """Return what is known of a job, for the journal."""
     return {
         "job_id": view.job_id,
@@ -197,10 +197,10 @@ async def _read(jobs: Jobs, params: ProcessParams, max_chars: int) -> ToolResult
     shown = None if screen is None else "\n".join(screen)[: room // SCREEN_SHARE]
     text = part.text if shown is None else f"The screen now:\n{shown}"
     return ToolResult(
-        output=_with_note(text, _note(view, part, has_screen=shown is not None)),
+        output=_add_note(text, _note(view, part, has_screen=shown is not None)),
         display=f"{view.job_id} {describe_end(view)}: {view.command}",
         details={
-            **job_details(view),
+            **describe_job(view),
             "offset": part.offset,
             "next_offset": part.next_offset,
             "dropped_bytes": part.dropped_bytes,
@@ -208,7 +208,7 @@ async def _read(jobs: Jobs, params: ProcessParams, max_chars: int) -> ToolResult
     )
 
 
-def _with_note(text: str, note: str) -> str:
+def _add_note(text: str, note: str) -> str:
     return f"{text.rstrip()}\n({note})" if text.strip() else f"({note})"
 
 
@@ -231,7 +231,7 @@ def _note(view: JobView, part: OutputPart, *, has_screen: bool) -> str:
 
 async def _write(jobs: Jobs, params: ProcessParams) -> ToolResult:
     has_terminal = any(view.job_id == params.job_id and view.window for view in jobs.list())
-    data = _input_of(params, "\r" if has_terminal else "\n")
+    data = _encode_input(params, "\r" if has_terminal else "\n")
     written = await jobs.write(params.job_id, data, ends=params.eof)
     note = f"wrote {written:,} bytes to {params.job_id}"
     if written < len(data):
@@ -239,7 +239,7 @@ async def _write(jobs: Jobs, params: ProcessParams) -> ToolResult:
     return ToolResult(output=note, display=note, details={"job_id": params.job_id, "written": written})
 
 
-def _input_of(params: ProcessParams, enter: str) -> bytes:
+def _encode_input(params: ProcessParams, enter: str) -> bytes:
     """Return the bytes to write; ``enter`` ends a line."""
     try:
         match params.action:
@@ -249,7 +249,7 @@ def _input_of(params: ProcessParams, enter: str) -> bytes:
                 text = params.data.replace(PASTE_END, "")
                 return (f"{PASTE_BEGIN}{text}{PASTE_END}" if params.bracketed else text).encode()
             case "send_keys":
-                return b"".join(map(key_bytes, params.keys))
+                return b"".join(map(encode_key, params.keys))
             case _:
                 return params.data.encode()
     except UnicodeEncodeError as error:
@@ -263,12 +263,12 @@ async def _end_if_running(jobs: Jobs, job_id: str) -> JobView | None:
     return await jobs.kill(job_id) if job_id in running else None
 
 
-def _ended(view: JobView) -> ToolResult:
+def _report_end(view: JobView) -> ToolResult:
     note = f"{view.job_id} {describe_end(view)}"
-    return ToolResult(output=note, display=f"{note}: {view.command}", details=job_details(view))
+    return ToolResult(output=note, display=f"{note}: {view.command}", details=describe_job(view))
 
 
-def _forgotten(job_ids: tuple[str, ...], ended: JobView | None = None) -> ToolResult:
+def _report_forgotten(job_ids: tuple[str, ...], ended: JobView | None = None) -> ToolResult:
     names = ", ".join(job_ids) or "nothing"
     note = f"forgot {names}" if ended is None else f"{ended.job_id} {describe_end(ended)}; forgot it"
     return ToolResult(output=note, display=note, details={"forgotten": list(job_ids)})

@@ -15,7 +15,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import READER, WRITER
 from sessiontree.contracts.recorded.results import Artifact, ToolResult
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
 from sessiontree.contracts.values.file_names import name_note
 from sessiontree.contracts.values.jsonable import JsonValue
@@ -25,11 +25,11 @@ from sessiontree_tools.files.patch_text import (
     FileChange,
     FileDeleted,
     FileUpdated,
+    list_paths,
     parse_patch,
-    paths_of,
 )
 from sessiontree_tools.files.patched_lines import AppliedHunk, apply_hunks
-from sessiontree_tools.files.text_file import read_whole, text_of
+from sessiontree_tools.files.text_file import decode_text, read_whole
 
 
 class ApplyPatchParams(BaseModel):
@@ -66,7 +66,7 @@ class ApplyPatch(Tool[ApplyPatchParams]):
     def list_changed_paths(self, arguments: Mapping[str, JsonValue]) -> Collection[str]:
         """Return the paths in the patch; none where it can't be read, for then nothing is changed."""
         try:
-            return paths_of(parse_patch(str(arguments.get("patch"))))
+            return list_paths(parse_patch(str(arguments.get("patch"))))
         except ValidationError:
             return ()
 
@@ -86,7 +86,7 @@ class ApplyPatch(Tool[ApplyPatchParams]):
         """
         writer, reader = ctx.require(WRITER), ctx.require(READER)
         changes = parse_patch(params.patch)
-        return await in_call_thread(ctx, lambda stop: _apply(reader, writer, changes, stop))
+        return await run_in_call_thread(ctx, lambda stop: _apply(reader, writer, changes, stop))
 
 
 @dataclass(slots=True, eq=False)
@@ -163,28 +163,28 @@ class _PlannedPatch:
             ) from error
 
     def _add(self, change: FileAdded) -> None:
-        draft = self._absent(change.path)
+        draft = self._require_absent(change.path)
         draft.now = "".join(f"{line}\n" for line in change.lines).encode()
         self.report.add("added", draft, "")
         self.report.added += len(change.lines)
         self.report.diff += ["--- /dev/null", f"+++ b/{draft.path}", *(f"+{line}" for line in change.lines)]
 
     def _delete(self, change: FileDeleted) -> None:
-        draft = self._present(change.path)
+        draft = self._require_present(change.path)
         self._check_is_itself(change.path, draft.path)
         draft.now = None
         self.report.add("deleted", draft, name_note(change.path, draft.path))
         self.report.diff += [f"--- a/{draft.path}", "+++ /dev/null"]
 
     def _update(self, change: FileUpdated) -> None:
-        draft = self._present(change.path)
+        draft = self._require_present(change.path)
         assert draft.now is not None  # noqa: S101 - it is present
-        text = text_of(draft.now)
+        text = decode_text(draft.now)
         patched = apply_hunks(text, change.hunks, self._stop)
         target = draft
         if change.moved_to is not None:
             self._check_is_itself(change.path, draft.path)
-            target = self._absent(change.moved_to)
+            target = self._require_absent(change.moved_to)
             target.like = draft.asked if draft.before is not None else draft.like
             draft.now = None
         elif patched.text == text:
@@ -196,8 +196,8 @@ class _PlannedPatch:
         self.report.diff += [f"--- a/{draft.path}", f"+++ b/{target.path}"]
         self.report.add_hunks(target.path, patched.hunks)
 
-    def _present(self, path: str) -> _Draft:
-        key = _key_of(path)
+    def _require_present(self, path: str) -> _Draft:
+        key = _normalize_path(path)
         draft = self.drafts.get(key)
         if draft is None:
             entry = self._reader.stat(path)
@@ -217,12 +217,12 @@ class _PlannedPatch:
             named = [each for each in self._reader.list(folder) if posixpath.basename(each.path) == name]
             is_itself = all(each.type != "link" for each in named)
         else:
-            is_itself = _key_of(asked) == found or bool(name_note(asked, found))
+            is_itself = _normalize_path(asked) == found or bool(name_note(asked, found))
         if not is_itself:
             raise ExecutionError(f"it is reached through a link or '..'; name the file itself, {found!r}")
 
-    def _absent(self, path: str) -> _Draft:
-        key = _key_of(path)
+    def _require_absent(self, path: str) -> _Draft:
+        key = _normalize_path(path)
         draft = self.drafts.get(key)
         if draft is None:
             try:
@@ -238,7 +238,7 @@ class _PlannedPatch:
         return draft
 
 
-def _key_of(path: str) -> str:
+def _normalize_path(path: str) -> str:
     """Return one spelling of a path. ``..`` stays: where it leads depends on links."""
     return path if ".." in path.split("/") else posixpath.normpath(path)
 

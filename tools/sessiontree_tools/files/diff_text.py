@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sessiontree.contracts.values.truncation import whole
+from sessiontree.contracts.values.truncation import find_cut
 
 MAX_LINES: Final = 400
 MAX_LINE_CHARS: Final = 500
@@ -13,7 +13,7 @@ MAX_LINE_CHARS: Final = 500
 
 def cut_line(line: str) -> str:
     """Return a line with at most 500 characters, and ``…`` where it was longer."""
-    return line if len(line) <= MAX_LINE_CHARS else line[: whole(line, MAX_LINE_CHARS)] + "…"
+    return line if len(line) <= MAX_LINE_CHARS else line[: find_cut(line, MAX_LINE_CHARS)] + "…"
 
 
 def cut_lines(lines: Sequence[str]) -> list[str]:

@@ -24,12 +24,12 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import READER, WRITER
 from sessiontree.contracts.recorded.results import Artifact, ToolResult
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
 from sessiontree.contracts.values.file_names import name_note
 from sessiontree_tools.files.diff_text import cut_line, cut_lines, show_range
 from sessiontree_tools.files.spellings import ONE_TO_ONE
-from sessiontree_tools.files.text_file import BYTE_ORDER_MARK, read_whole, text_of, to_utf8
+from sessiontree_tools.files.text_file import BYTE_ORDER_MARK, decode_text, read_whole, to_utf8
 
 # The look-behind and the possessive run keep this linear on long runs of spaces.
 _LINE_ENDINGS = r"(?<![ \t])[ \t]++(?=\r?\n)|\r\n"
@@ -92,7 +92,7 @@ class Folded:
             return None
         return first, self._origin_ends[last] + end - self._ends[last]
 
-    def past_spaces(self, at: int) -> int:
+    def skip_spaces(self, at: int) -> int:
         """Return the end of the spaces that stand at ``at`` in the original."""
         while at < len(self.translated) and self.translated[at] in " \t":
             at += 1
@@ -101,7 +101,7 @@ class Folded:
 
 def fold(text: str) -> Folded:
     """Return a text with quotation marks, dashes, spaces, dots and line ends spelled in one way."""
-    return Folded(text.translate(ONE_TO_ONE), _SHRINKING, _shrunk)
+    return Folded(text.translate(ONE_TO_ONE), _SHRINKING, _shrink)
 
 
 def fold_forms(text: str) -> Folded:
@@ -128,12 +128,12 @@ def is_mark(letter: str) -> bool:
     return category(first)[0] == "M" or "\u1160" <= first <= "\u11ff" or first in _VOWELS_OF_KIRAT_RAI
 
 
-def line_ends_at(text: str, at: int) -> bool:
+def is_at_line_end(text: str, at: int) -> bool:
     """Whether nothing but spaces is between ``at`` and the end of its line."""
     return _TO_LINE_END.match(text, at) is not None
 
 
-def _shrunk(found: str) -> str:
+def _shrink(found: str) -> str:
     if found == "\r\n":
         return "\n"
     return "\N{HORIZONTAL ELLIPSIS}" if found == "..." else ""
@@ -171,7 +171,7 @@ class Replacement:
     @property
     def line(self) -> int:
         """Line the passage starts in, from 1."""
-        return _line_of(self.before, self.start)
+        return _find_line(self.before, self.start)
 
 
 def replace_once(text: str, old: str, new: str) -> Replacement:
@@ -187,30 +187,30 @@ def replace_once(text: str, old: str, new: str) -> Replacement:
 
     Contract: pure; everything outside the passage stays as it is.
     """
-    exact = _only(text, _exact(text, old))
-    start, end = (exact, exact + len(old)) if exact is not None else _tolerant(text, old)
+    exact = _take_only(text, _find_exact(text, old))
+    start, end = (exact, exact + len(old)) if exact is not None else _find_tolerantly(text, old)
     if start == 0 and text.startswith(BYTE_ORDER_MARK):
         start = 1
         new = new.removeprefix(BYTE_ORDER_MARK)
-    new = _with_line_ends(new, _line_end(text[start:end]) or _line_end(text))
+    new = _set_line_ends(new, _detect_line_end(text[start:end]) or _detect_line_end(text))
     if new == text[start:end]:
         raise ExecutionError("new_text equals the text that is there; nothing was changed")
     return Replacement(text, start, end, new, exact is None)
 
 
-def _exact(text: str, old: str) -> Iterator[int]:
-    for start in _starts(text, old):
+def _find_exact(text: str, old: str) -> Iterator[int]:
+    for start in _find_starts(text, old):
         # A match that begins or ends between CR and LF would tear a line end apart.
-        if not (_splits_line_end(text, start) or _splits_line_end(text, start + len(old))):
+        if not (_is_inside_line_end(text, start) or _is_inside_line_end(text, start + len(old))):
             yield start
 
 
-def _tolerant(text: str, old: str) -> tuple[int, int]:
-    found = _found(fold(text), fold(old).text)
+def _find_tolerantly(text: str, old: str) -> tuple[int, int]:
+    found = _find_folded(fold(text), fold(old).text)
     if found is not None:
         return found
     folded, wanted = fold_forms(text), fold_forms(old).text
-    found = _found(folded, wanted)
+    found = _find_folded(folded, wanted)
     if found is not None:
         return found
     if wanted.endswith("\n") and folded.text.endswith(wanted.removesuffix("\n")):
@@ -223,7 +223,7 @@ def _tolerant(text: str, old: str) -> tuple[int, int]:
     )
 
 
-def _found(folded: Folded, wanted: str) -> tuple[int, int] | None:
+def _find_folded(folded: Folded, wanted: str) -> tuple[int, int] | None:
     """Return where in the original the folded passage is, or None where it is nowhere.
 
     Raises:
@@ -231,28 +231,30 @@ def _found(folded: Folded, wanted: str) -> tuple[int, int] | None:
     """
     # Spaces that end old_text may be some inside a line, or stand for those, if any, that end one.
     bare = wanted.rstrip(" \t\r")
-    inside = set(islice(_whole(folded, _starts(folded.text, wanted), len(wanted)), MAX_COUNTED))
+    inside = set(islice(_select_whole(folded, _find_starts(folded.text, wanted), len(wanted)), MAX_COUNTED))
     ending: set[int] = set()
     if bare not in {"", wanted}:
-        ending.update(islice(_whole(folded, _line_endings(folded.text, bare), len(bare)), MAX_COUNTED))
-    start = _only(folded.text, iter(sorted(inside | ending)))
+        ending.update(
+            islice(_select_whole(folded, _find_at_line_end(folded.text, bare), len(bare)), MAX_COUNTED)
+        )
+    start = _take_only(folded.text, iter(sorted(inside | ending)))
     if start is None:
         return None
     if start not in ending:
         return folded.origin(start, start + len(wanted))
     found = folded.origin(start, start + len(bare))
-    return found and (found[0], folded.past_spaces(found[1]))
+    return found and (found[0], folded.skip_spaces(found[1]))
 
 
-def _whole(folded: Folded, starts: Iterator[int], length: int) -> Iterator[int]:
+def _select_whole(folded: Folded, starts: Iterator[int], length: int) -> Iterator[int]:
     return (start for start in starts if folded.origin(start, start + length) is not None)
 
 
-def _line_endings(text: str, wanted: str) -> Iterator[int]:
-    return (start for start in _starts(text, wanted) if line_ends_at(text, start + len(wanted)))
+def _find_at_line_end(text: str, wanted: str) -> Iterator[int]:
+    return (start for start in _find_starts(text, wanted) if is_at_line_end(text, start + len(wanted)))
 
 
-def _only(text: str, starts: Iterator[int]) -> int | None:
+def _take_only(text: str, starts: Iterator[int]) -> int | None:
     """Return the only start, or None without one.
 
     Raises:
@@ -261,7 +263,7 @@ def _only(text: str, starts: Iterator[int]) -> int | None:
     found = list(islice(starts, MAX_COUNTED))
     if len(found) < 2:
         return found[0] if found else None
-    lines = ", ".join(str(_line_of(text, start)) for start in found[:MAX_LISTED])
+    lines = ", ".join(str(_find_line(text, start)) for start in found[:MAX_LISTED])
     more = ", …" if len(found) > MAX_LISTED else ""
     count = f"{len(found)}" if len(found) < MAX_COUNTED else f"at least {MAX_COUNTED}"
     raise ExecutionError(
@@ -270,18 +272,18 @@ def _only(text: str, starts: Iterator[int]) -> int | None:
     )
 
 
-def _starts(text: str, wanted: str) -> Iterator[int]:
+def _find_starts(text: str, wanted: str) -> Iterator[int]:
     at = text.find(wanted)
     while at >= 0:
         yield at
         at = text.find(wanted, at + 1)
 
 
-def _splits_line_end(text: str, at: int) -> bool:
+def _is_inside_line_end(text: str, at: int) -> bool:
     return text[at - 1 : at + 1] == "\r\n" if at else False
 
 
-def _line_end(text: str) -> str | None:
+def _detect_line_end(text: str) -> str | None:
     crlf = text.count("\r\n")
     lf = text.count("\n") - crlf
     if not crlf and not lf:
@@ -289,11 +291,11 @@ def _line_end(text: str) -> str | None:
     return "\r\n" if crlf > lf else "\n"
 
 
-def _with_line_ends(text: str, line_end: str | None) -> str:
+def _set_line_ends(text: str, line_end: str | None) -> str:
     return text if line_end is None else text.replace("\r\n", "\n").replace("\n", line_end)
 
 
-def _line_of(text: str, at: int) -> int:
+def _find_line(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
@@ -301,34 +303,34 @@ CONTEXT_LINES = 3
 NO_NEWLINE = "\\ No newline at end of file"
 
 
-def unified_diff(path: str, change: Replacement) -> str:
+def make_unified_diff(path: str, change: Replacement) -> str:
     """Return the change as one hunk with three lines of context.
 
     Looks only at the lines around the change, so its cost does not grow with the file. Lines longer than
     500 characters are cut, and after 400 lines only their number is reported.
     """
     text = change.before
-    start = _back(text, change.start, CONTEXT_LINES)
+    start = _step_back(text, change.start, CONTEXT_LINES)
     end = _forward(text, change.end, CONTEXT_LINES + 1)
-    old = _lines(text[start:end])
-    new = _lines(text[start : change.start] + change.new + text[change.end : end])
-    head, tail = _shared(old, new)
+    old = _split_lines(text[start:end])
+    new = _split_lines(text[start : change.start] + change.new + text[change.end : end])
+    head, tail = _count_shared(old, new)
     skipped = max(0, head - CONTEXT_LINES)
     kept_tail = min(tail, CONTEXT_LINES)
     first = text.count("\n", 0, start) + skipped + 1
     old_end, new_end = len(old) - tail, len(new) - tail
     body = [
-        *_marked(" ", old[skipped:head]),
-        *_marked("-", old[head:old_end]),
-        *_marked("+", new[head:new_end]),
-        *_marked(" ", old[old_end : old_end + kept_tail]),
+        *_mark_lines(" ", old[skipped:head]),
+        *_mark_lines("-", old[head:old_end]),
+        *_mark_lines("+", new[head:new_end]),
+        *_mark_lines(" ", old[old_end : old_end + kept_tail]),
     ]
     body = cut_lines(body)
     ranges = [show_range(first, end + kept_tail - skipped) for end in (old_end, new_end)]
     return "\n".join([f"--- a/{path}", f"+++ b/{path}", f"@@ -{ranges[0]} +{ranges[1]} @@", *body]) + "\n"
 
 
-def _marked(mark: str, lines: list[str]) -> list[str]:
+def _mark_lines(mark: str, lines: list[str]) -> list[str]:
     marked: list[str] = []
     for line in lines:
         body = line.removesuffix("\n")
@@ -338,7 +340,7 @@ def _marked(mark: str, lines: list[str]) -> list[str]:
     return marked
 
 
-def _shared(old: list[str], new: list[str]) -> tuple[int, int]:
+def _count_shared(old: list[str], new: list[str]) -> tuple[int, int]:
     """Return how many lines both begin with, and how many of the others both end with."""
     most = min(len(old), len(new))
     head = 0
@@ -350,12 +352,12 @@ def _shared(old: list[str], new: list[str]) -> tuple[int, int]:
     return head, tail
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     parts = text.split("\n")
     return [part + "\n" for part in parts[:-1]] + [part for part in parts[-1:] if part]
 
 
-def _back(text: str, at: int, lines: int) -> int:
+def _step_back(text: str, at: int, lines: int) -> int:
     for _ in range(lines + 1):
         at = text.rfind("\n", 0, at)
         if at < 0:
@@ -412,14 +414,14 @@ class Edit(Tool[EditParams]):
         """
         writer, reader = ctx.require(WRITER), ctx.require(READER)
         to_utf8(params.new_text, "/new_text")
-        return await in_call_thread(ctx, lambda stop: _edit(reader, writer, params, stop))
+        return await run_in_call_thread(ctx, lambda stop: _edit(reader, writer, params, stop))
 
 
 def _edit(reader: Reader, writer: Writer, params: EditParams, stop: Stop) -> ToolResult:
     entry = reader.stat(params.path)
     try:
         change = replace_once(
-            text_of(read_whole(reader, entry, params.path)), params.old_text, params.new_text
+            decode_text(read_whole(reader, entry, params.path)), params.old_text, params.new_text
         )
     except ExecutionError as error:
         raise ExecutionError(f"can't edit {params.path!r}: {error.message}") from error
@@ -441,6 +443,6 @@ def _edit(reader: Reader, writer: Writer, params: EditParams, stop: Stop) -> Too
             "path": written.path,
             "replaced_at_line": change.line,
             "tolerant": change.tolerant,
-            "diff": unified_diff(written.path, change),
+            "diff": make_unified_diff(written.path, change),
         },
     )

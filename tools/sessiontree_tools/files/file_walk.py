@@ -16,7 +16,7 @@ NOTE_CHARS = 400
 """Room kept for the notes at the end."""
 
 
-def listing(lines: Iterable[str], notes: list[str], *, max_chars: int) -> str:
+def format_listing(lines: Iterable[str], notes: list[str], *, max_chars: int) -> str:
     """Return the lines, then each note in brackets; whole lines are left out where they do not fit.
 
     Args:
@@ -35,7 +35,7 @@ def listing(lines: Iterable[str], notes: list[str], *, max_chars: int) -> str:
     return "\n".join(kept + [f"[{note}]" for note in notes])
 
 
-def path_test(pattern: str) -> Callable[[str], bool]:
+def make_path_test(pattern: str) -> Callable[[str], bool]:
     """Return whether a path fits a pattern as it is, or as both look: an accent may be a letter of its own.
 
     Raises:
@@ -106,7 +106,7 @@ class Walk:
             ToolError: the directory itself cannot be listed, or the work was stopped.
         """
         until = time.monotonic() + self._most_s
-        waiting = self._listed(path, "")
+        waiting = self._list_entries(path, "")
         while waiting:
             end_if(self._stop)
             self.is_cut_short = time.monotonic() > until
@@ -115,25 +115,25 @@ class Walk:
             found = waiting.pop()
             if found.entry.type == "directory":
                 if self._into_git or _name(found.below) != GIT_DIRECTORY:
-                    waiting += self._inside(found)
+                    waiting += self._list_inside(found)
             elif found.entry.type in {"file", "link"}:
                 self.seen += 1
                 yield found
 
-    def _inside(self, directory: WalkedFile) -> list[WalkedFile]:
+    def _list_inside(self, directory: WalkedFile) -> list[WalkedFile]:
         try:
-            return self._listed(directory.entry.path, directory.below + "/")
+            return self._list_entries(directory.entry.path, directory.below + "/")
         except ToolError:
             self.unreadable += 1
             return []
 
-    def _listed(self, path: str, prefix: str) -> list[WalkedFile]:
+    def _list_entries(self, path: str, prefix: str) -> list[WalkedFile]:
         """Return a directory's entries, last first."""
         listed = [WalkedFile(entry, prefix + _name(entry.path)) for entry in self._reader.list(path)]
         return sorted(listed, key=_order, reverse=True)
 
 
-def shown_path(path: str) -> str:
+def escape_path(path: str) -> str:
     """Return the path on one line: control characters escaped, undecodable bytes as one replacement each."""
     whole = path.encode(errors="replace").decode()
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in whole)

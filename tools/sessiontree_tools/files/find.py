@@ -12,17 +12,17 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import READER
 from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, run_in_call_thread
 from sessiontree.contracts.tools.tool import ALL_KINDS, Tool, ToolFlag
 from sessiontree.contracts.values.glob import PathGlob
 from sessiontree_tools.files.file_walk import (
     GIT_DIRECTORY,
     Walk,
     check_glob,
-    listing,
+    escape_path,
+    format_listing,
     look_notes,
-    path_test,
-    shown_path,
+    make_path_test,
 )
 
 MAX_LIMIT = 10_000
@@ -66,13 +66,13 @@ class Find(Tool[FindParams]):
             PermissionDenied: the path is outside what may be read.
         """
         reader = ctx.require(READER)
-        return await in_call_thread(
+        return await run_in_call_thread(
             ctx, lambda stop: _find(reader, params, ctx.config.max_result_chars, stop)
         )
 
 
 def _find(reader: Reader, params: FindParams, max_chars: int, stop: Stop) -> ToolResult:
-    fits = path_test(params.pattern)
+    fits = make_path_test(params.pattern)
     walk = Walk(reader, stop, into_git=PathGlob(params.pattern).holds(GIT_DIRECTORY))
     fitting = (found.entry.path for found in walk.files(params.path) if fits(found.below))
     paths = list(islice(fitting, params.limit + 1))
@@ -88,7 +88,7 @@ def _find(reader: Reader, params: FindParams, max_chars: int, stop: Stop) -> Too
     if walk.unreadable:
         notes.append(f"{walk.unreadable} directories could not be read")
     return ToolResult(
-        output=listing(map(shown_path, paths), notes, max_chars=max_chars),
+        output=format_listing(map(escape_path, paths), notes, max_chars=max_chars),
         display=f"{len(paths)}{'+' if limited else ''} files fit {params.pattern}",
         details={
             "path": params.path,

@@ -19,7 +19,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import READER
 from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, run_in_call_thread
 from sessiontree.contracts.tools.tool import ALL_KINDS, Tool, ToolFlag
 from sessiontree.contracts.values.glob import PathGlob
 from sessiontree_tools.files.file_walk import (
@@ -27,14 +27,14 @@ from sessiontree_tools.files.file_walk import (
     Walk,
     WalkedFile,
     check_glob,
-    listing,
+    escape_path,
+    format_listing,
     look_notes,
-    path_test,
-    shown_path,
+    make_path_test,
 )
-from sessiontree_tools.files.line_matcher import LineMatcher, Shown, text_finder
+from sessiontree_tools.files.line_matcher import LineMatcher, Shown, make_text_finder
 from sessiontree_tools.files.matcher_process import MatcherProcess
-from sessiontree_tools.files.text_file import codec_by_mark, is_binary, read_up_to
+from sessiontree_tools.files.text_file import find_codec_by_mark, is_binary, read_up_to
 
 CHUNK_BYTES = 256 * 1024
 MAX_NAMED = 3
@@ -92,9 +92,9 @@ class Search:
         """
         lines: list[str] = []
         for found in files:
-            path = shown_path(found.entry.path)
+            path = escape_path(found.entry.path)
             previous = -1  # so that a new file never touches the last one
-            for number, matches, text in self._shown(found):
+            for number, matches, text in self._search_file(found):
                 if breaks and lines and number != previous + 1:
                     lines.append(GROUP_BREAK)
                 previous = number
@@ -106,13 +106,13 @@ class Search:
                 break
         return lines
 
-    def _shown(self, found: WalkedFile) -> Iterator[Shown]:
-        for chunk, last in self._chunks(found):
+    def _search_file(self, found: WalkedFile) -> Iterator[Shown]:
+        for chunk, last in self._read_chunks(found):
             yield from self._matcher.feed(chunk, last=last)
             if self._matcher.more or self._left_chars < 0:
                 return
 
-    def _chunks(self, found: WalkedFile) -> Iterator[tuple[bytes, bool]]:
+    def _read_chunks(self, found: WalkedFile) -> Iterator[tuple[bytes, bool]]:
         """Yield a text file's bytes; the second of each pair tells whether they are its last."""
         try:
             stream = self._reader.open(found.entry.path)
@@ -121,7 +121,7 @@ class Search:
             return
         with stream:
             chunk = read_up_to(stream, CHUNK_BYTES)
-            encoding = codec_by_mark(chunk)
+            encoding = find_codec_by_mark(chunk)
             if encoding is None and is_binary(chunk):
                 self.binary += 1
                 if self.binary <= MAX_NAMED:
@@ -195,21 +195,21 @@ class Grep(Tool[GrepParams]):
             PermissionDenied: the path is outside what may be read.
         """
         reader = ctx.require(READER)
-        return await in_call_thread(
-            ctx, lambda stop: _grep(reader, params, ctx.config.max_result_chars, stop)
+        return await run_in_call_thread(
+            ctx, lambda stop: _run_grep(reader, params, ctx.config.max_result_chars, stop)
         )
 
 
-def _grep(reader: Reader, params: GrepParams, max_chars: int, stop: Stop) -> ToolResult:
+def _run_grep(reader: Reader, params: GrepParams, max_chars: int, stop: Stop) -> ToolResult:
     walk = Walk(reader, stop, into_git=params.glob is not None and PathGlob(params.glob).holds(GIT_DIRECTORY))
-    files = _files(reader, walk, params)
-    with _matcher(params, stop) as matcher:
+    files = _find_files(reader, walk, params)
+    with _make_matcher(params, stop) as matcher:
         search = Search(reader, matcher, stop, max_bytes=MAX_SCANNED_BYTES, max_chars=max_chars)
         lines = search.lines(files, breaks=params.context > 0)
     unreadable = walk.unreadable + search.unreadable
-    notes = _notes(params, search, matcher, walk, unreadable)
+    notes = _write_notes(params, search, matcher, walk, unreadable)
     return ToolResult(
-        output=listing(lines, [*look_notes(reader, params.path), *notes], max_chars=max_chars),
+        output=format_listing(lines, [*look_notes(reader, params.path), *notes], max_chars=max_chars),
         display=f"{search.matches}{'+' * matcher.more} lines match {params.pattern}",
         details={
             "path": params.path,
@@ -223,7 +223,7 @@ def _grep(reader: Reader, params: GrepParams, max_chars: int, stop: Stop) -> Too
     )
 
 
-def _files(reader: Reader, walk: Walk, params: GrepParams) -> Iterable[WalkedFile]:
+def _find_files(reader: Reader, walk: Walk, params: GrepParams) -> Iterable[WalkedFile]:
     entry = reader.stat(params.path)
     if entry.type == "file":
         with reader.open(params.path):  # so that a file named by the caller fails aloud
@@ -231,16 +231,16 @@ def _files(reader: Reader, walk: Walk, params: GrepParams) -> Iterable[WalkedFil
     found = (found for found in walk.files(params.path) if found.entry.type == "file")
     if params.glob is None:
         return found
-    fits = path_test(params.glob)
+    fits = make_path_test(params.glob)
     return (file for file in found if fits(file.below))
 
 
-def _matcher(params: GrepParams, stop: Stop) -> AbstractContextManager[Matcher]:
+def _make_matcher(params: GrepParams, stop: Stop) -> AbstractContextManager[Matcher]:
     plain = params.literal or not SPECIAL & set(params.pattern)
     if plain and not params.ignore_case:
         text = params.pattern
         return nullcontext(
-            LineMatcher(text_finder(text), context=params.context, limit=params.limit, needed=text)
+            LineMatcher(make_text_finder(text), context=params.context, limit=params.limit, needed=text)
         )
     return MatcherProcess(
         re.escape(params.pattern) if params.literal else params.pattern,
@@ -251,12 +251,14 @@ def _matcher(params: GrepParams, stop: Stop) -> AbstractContextManager[Matcher]:
     )
 
 
-def _notes(params: GrepParams, search: Search, matcher: Matcher, walk: Walk, unreadable: int) -> list[str]:
+def _write_notes(
+    params: GrepParams, search: Search, matcher: Matcher, walk: Walk, unreadable: int
+) -> list[str]:
     notes = walk.note("narrow path or glob")
     if not search.matches:
         notes.append(f"no line of {search.files} files matches")
     if search.binary:
-        notes.append(_binary_note(search))
+        notes.append(_make_binary_note(search))
     if matcher.more:
         notes.append(f"limit of {params.limit} lines reached, more match; narrow the search or raise limit")
     if search.exhausted:
@@ -270,14 +272,14 @@ def _notes(params: GrepParams, search: Search, matcher: Matcher, walk: Walk, unr
     return notes
 
 
-def _binary_note(search: Search) -> str:
+def _make_binary_note(search: Search) -> str:
     """Return how many files were skipped, with the first names."""
-    named = ", ".join(_short_path(path) for path in search.first_binary)
+    named = ", ".join(_shorten_path(path) for path in search.first_binary)
     more = f" and {search.binary - MAX_NAMED} more" if search.binary > MAX_NAMED else ""
     files = "1 binary file was" if search.binary == 1 else f"{search.binary} binary files were"
     return f"{files} skipped, for a NUL byte in the first 8 KB: {named}{more}"
 
 
-def _short_path(path: str) -> str:
-    shown = shown_path(path)
+def _shorten_path(path: str) -> str:
+    shown = escape_path(path)
     return shown if len(shown) <= MAX_NAME_CHARS else "…" + shown[-MAX_NAME_CHARS:]

@@ -136,7 +136,7 @@ def cut_around(line: str, span: Span) -> str:
     return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
 
 
-def regex_finder(pattern: str, *, ignore_case: bool) -> Callable[[str], Span | None]:
+def make_regex_finder(pattern: str, *, ignore_case: bool) -> Callable[[str], Span | None]:
     """Return a search for a regular expression; it may take for ever.
 
     Raises:
@@ -151,7 +151,7 @@ def regex_finder(pattern: str, *, ignore_case: bool) -> Callable[[str], Span | N
     return find
 
 
-def text_finder(text: str) -> Callable[[str], Span | None]:
+def make_text_finder(text: str) -> Callable[[str], Span | None]:
     """Return a search for a text as it is; linear in the line."""
     length = len(text)
 
@@ -190,7 +190,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
     alarm_s = order["alarm_s"]
     _set_alarm(alarm_s)
     try:
-        find = regex_finder(order["pattern"], ignore_case=order["ignore_case"])
+        find = make_regex_finder(order["pattern"], ignore_case=order["ignore_case"])
     except (re.error, RecursionError, OverflowError, MemoryError) as error:
         _answer(sink, {"error": str(error) or type(error).__name__})
         return

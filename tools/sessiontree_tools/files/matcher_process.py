@@ -18,7 +18,7 @@ from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.tools.thread_calls import Stop, end_if
 from sessiontree_tools.files import line_matcher
 from sessiontree_tools.files.line_matcher import Shown
-from sessiontree_tools.files.own_process import end_process, pipe_descriptor, start_process
+from sessiontree_tools.files.own_process import end_process, get_pipe_descriptor, start_process
 
 ANSWER_LIMIT_S = 2.0
 """Longest search of one chunk."""
@@ -78,7 +78,7 @@ class MatcherProcess:
         """
         try:
             self._process = _start()
-            self._greet()
+            self._await_greeting()
             answer = self._ask(json.dumps(self._order).encode())
         except BaseException:
             self._end()
@@ -99,13 +99,13 @@ class MatcherProcess:
             ExecutionError: the pattern took too long or too much memory, or the work was stopped.
         """
         if self._left_s < 0:
-            raise _too_slow()
+            raise _make_slow_error()
         answer = self._ask(bytes([last]) + data)
         self._left_s -= answer["spent_s"]
         self.more, self.overlong = answer["more"], answer["overlong"]
         return [(number, matches, text) for number, matches, text in answer["shown"]]
 
-    def _greet(self) -> None:
+    def _await_greeting(self) -> None:
         try:
             self._receive(START_LIMIT_S)
         except TimeoutError as error:
@@ -118,10 +118,10 @@ class MatcherProcess:
             self._send(len(request).to_bytes(4, "big") + request)
             return self._receive(self._answer_limit_s)
         except TimeoutError as error:
-            raise _too_slow() from error
+            raise _make_slow_error() from error
 
     def _send(self, data: bytes) -> None:
-        pipe = pipe_descriptor(self._running.stdin)
+        pipe = get_pipe_descriptor(self._running.stdin)
         deadline = time.monotonic() + START_LIMIT_S
         sent = memoryview(data)
         while sent:
@@ -131,7 +131,7 @@ class MatcherProcess:
             except BlockingIOError:
                 continue
             except BrokenPipeError as error:
-                raise _ended() from error
+                raise _build_error() from error
 
     def _receive(self, limit_s: float) -> dict[str, Any]:
         deadline = time.monotonic() + limit_s
@@ -140,14 +140,14 @@ class MatcherProcess:
         return answer
 
     def _read(self, size: int, deadline: float) -> bytes:
-        pipe = pipe_descriptor(self._running.stdout)
+        pipe = get_pipe_descriptor(self._running.stdout)
         received = bytearray()
         while len(received) < size:
             self._await(pipe, select.POLLIN, deadline)
             with suppress(BlockingIOError):
                 part = os.read(pipe, size - len(received))
                 if not part:
-                    raise _ended()
+                    raise _build_error()
                 received += part
         return bytes(received)
 
@@ -174,19 +174,19 @@ class MatcherProcess:
 
 def _start() -> subprocess.Popen[bytes]:
     process = start_process(PROGRAM, packages=False, purpose="to search in")
-    os.set_blocking(pipe_descriptor(process.stdin), False)
-    os.set_blocking(pipe_descriptor(process.stdout), False)
+    os.set_blocking(get_pipe_descriptor(process.stdin), False)
+    os.set_blocking(get_pipe_descriptor(process.stdout), False)
     return process
 
 
-def _too_slow() -> ExecutionError:
+def _make_slow_error() -> ExecutionError:
     return ExecutionError(
         "the pattern took too long; make it simpler (no repetition inside a repetition), "
         "narrow path or glob, or search with literal=true"
     )
 
 
-def _ended() -> ExecutionError:
+def _build_error() -> ExecutionError:
     return ExecutionError(
         "the search ended by itself, for lack of memory or time; simplify the pattern, narrow path or glob"
     )

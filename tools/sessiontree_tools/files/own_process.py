@@ -42,7 +42,7 @@ def start_process(program: Path, *, purpose: str, packages: bool) -> subprocess.
         raise ExecutionError(f"can't start a process {purpose}: {error.strerror}") from error
 
 
-def pipe_descriptor(stream: IO[bytes] | None) -> int:
+def get_pipe_descriptor(stream: IO[bytes] | None) -> int:
     """Return the descriptor of one of a process's pipes."""
     if stream is None:
         raise RuntimeError("the process has no such pipe")

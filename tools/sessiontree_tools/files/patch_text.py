@@ -111,7 +111,7 @@ def parse_patch(text: str) -> tuple[FileChange, ...]:
     return _Parser(text).changes()
 
 
-def paths_of(changes: tuple[FileChange, ...]) -> tuple[str, ...]:
+def list_paths(changes: tuple[FileChange, ...]) -> tuple[str, ...]:
     """Return the paths that a patch names, those that files move to included."""
     moved = (each.moved_to for each in changes if isinstance(each, FileUpdated))
     return (*(each.path for each in changes), *(path for path in moved if path is not None))
@@ -120,70 +120,70 @@ def paths_of(changes: tuple[FileChange, ...]) -> tuple[str, ...]:
 class _Parser:
     def __init__(self, text: str) -> None:
         lines = [line.removesuffix("\r") for line in text.split("\n")]
-        start, end = _without_blank(lines, 0, len(lines))
+        start, end = _trim_blank(lines, 0, len(lines))
         heredoc = _HEREDOC.fullmatch(lines[start].strip()) if end - start > 1 else None
         if heredoc is not None and lines[end - 1].strip() == heredoc["word"]:
-            start, end = _without_blank(lines, start + 1, end - 1)
+            start, end = _trim_blank(lines, start + 1, end - 1)
         self._lines = lines
         self._at = start
         self._end = end
 
     def changes(self) -> tuple[FileChange, ...]:
         if self._at >= self._end or self._lines[self._at].strip() != BEGIN:
-            raise self._wrong(f"a patch begins with the line {BEGIN!r}")
+            raise self._make_error(f"a patch begins with the line {BEGIN!r}")
         if self._end - self._at < 2 or self._lines[self._end - 1].strip() != END:
             self._at = self._end - 1
-            raise self._wrong(f"a patch ends with the line {END!r}")
+            raise self._make_error(f"a patch ends with the line {END!r}")
         self._at += 1
         self._end -= 1
         found: list[FileChange] = []
         while not self._skip_blank():
             found.append(self._change())
         if not found:
-            raise self._wrong(f"no file is between {BEGIN!r} and {END!r}")
+            raise self._make_error(f"no file is between {BEGIN!r} and {END!r}")
         return tuple(found)
 
     def _change(self) -> FileChange:
         line = self._lines[self._at].strip()
         for mark in (_ADD, _DELETE, _UPDATE):
             if line.startswith(mark):
-                path = self._path(mark)
+                path = self._read_path(mark)
                 break
         else:
-            raise self._wrong(f"expected {_ADD!r}, {_UPDATE!r} or {_DELETE!r} and a path")
+            raise self._make_error(f"expected {_ADD!r}, {_UPDATE!r} or {_DELETE!r} and a path")
         if mark == _ADD:
-            return FileAdded(path, self._added())
+            return FileAdded(path, self._read_added())
         if mark == _DELETE:
             return FileDeleted(path)
         moved_to = None
         if self._at < self._end and self._lines[self._at].strip().startswith(_MOVE):
-            moved_to = self._path(_MOVE)
+            moved_to = self._read_path(_MOVE)
         hunks: list[Hunk] = []
         while not self._skip_blank() and not self._lines[self._at].startswith("***"):
-            hunks.append(self._hunk(is_first=not hunks))
+            hunks.append(self._read_hunk(is_first=not hunks))
         if not hunks and moved_to is None:
-            raise self._wrong(
+            raise self._make_error(
                 f"no change of {path!r} follows: give lines with ' ', '-' and '+', or {_MOVE!r}"
             )
         return FileUpdated(path, moved_to, tuple(hunks))
 
-    def _added(self) -> tuple[str, ...]:
+    def _read_added(self) -> tuple[str, ...]:
         lines = []
         while self._at < self._end and self._lines[self._at].startswith("+"):
             lines.append(self._lines[self._at][1:])
             self._at += 1
         if not self._skip_blank() and not self._lines[self._at].lstrip().startswith("***"):
-            raise self._wrong("each line of a new file begins with '+'")
+            raise self._make_error("each line of a new file begins with '+'")
         return tuple(lines)
 
-    def _hunk(self, *, is_first: bool) -> Hunk:
+    def _read_hunk(self, *, is_first: bool) -> Hunk:
         first = self._at + 1
         anchors = []
         while self._at < self._end and self._is_anchor():
             anchors.append(self._lines[self._at][3:])
             self._at += 1
         if not anchors and not is_first:
-            raise self._wrong("expected '@@', alone or with a line of the file, before the next change")
+            raise self._make_error("expected '@@', alone or with a line of the file, before the next change")
         lines: list[PatchLine] = []
         is_at_end = False
         while self._at < self._end and not is_at_end:
@@ -198,20 +198,20 @@ class _Parser:
             elif self._is_anchor() or line.startswith("***"):
                 break
             else:
-                raise self._wrong("each line of a change begins with ' ', '-' or '+'")
+                raise self._make_error("each line of a change begins with ' ', '-' or '+'")
             self._at += 1
         if not any(not line.is_bare for line in lines):
-            raise self._wrong("no line with ' ', '-' or '+' follows '@@'", at=first)
+            raise self._make_error("no line with ' ', '-' or '+' follows '@@'", at=first)
         return Hunk(first, tuple(anchor for anchor in anchors if anchor.strip()), tuple(lines), is_at_end)
 
     def _is_anchor(self) -> bool:
         line = self._lines[self._at]
         return line.rstrip() == "@@" or line.startswith("@@ ")
 
-    def _path(self, mark: str) -> str:
+    def _read_path(self, mark: str) -> str:
         path = self._lines[self._at].strip().removeprefix(mark).strip()
         if not path:
-            raise self._wrong(f"no path follows {mark!r}")
+            raise self._make_error(f"no path follows {mark!r}")
         self._at += 1
         return path
 
@@ -221,14 +221,14 @@ class _Parser:
             self._at += 1
         return self._at >= self._end
 
-    def _wrong(self, why: str, *, at: int | None = None) -> ValidationError:
+    def _make_error(self, why: str, *, at: int | None = None) -> ValidationError:
         number = min(self._at, len(self._lines) - 1) + 1 if at is None else at
         line = self._lines[number - 1]
         shown = line if len(line) <= 80 else line[:80] + "…"
         return ValidationError(f"line {number} of the patch, {shown!r}: {why}. No file was changed", _FIELD)
 
 
-def _without_blank(lines: list[str], start: int, end: int) -> tuple[int, int]:
+def _trim_blank(lines: list[str], start: int, end: int) -> tuple[int, int]:
     while start < end and not lines[start].strip():
         start += 1
     while end > start and not lines[end - 1].strip():

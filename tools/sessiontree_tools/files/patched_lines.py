@@ -19,7 +19,7 @@ from sessiontree_tools.files.spellings import ONE_TO_ONE
 from sessiontree_tools.files.text_file import BYTE_ORDER_MARK
 
 
-def _spelled(line: str) -> str:
+def _normalize(line: str) -> str:
     return line.strip().translate(ONE_TO_ONE)
 
 
@@ -27,7 +27,7 @@ _FORMS: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
     ("", str),
     ("spaces at line ends", str.rstrip),
     ("indentation", str.strip),
-    ("quotes, dashes or kinds of space", _spelled),
+    ("quotes, dashes or kinds of space", _normalize),
 )
 """How lines are compared, strictest first: what may differ, and the form in which they are equal then."""
 
@@ -80,7 +80,7 @@ def apply_hunks(text: str, hunks: Sequence[Hunk], stop: Stop = lambda: False) ->
         before = len(result)
         result += file.changed(place.start, place.lines)
         at = place.start + sum(line.mark != "+" for line in place.lines)
-        applied.append(_applied(file, place, before + 1))
+        applied.append(_describe_applied(file, place, before + 1))
     result += file.lines[at:]
     return PatchedText(mark + file.joined(result), tuple(applied))
 
@@ -125,7 +125,7 @@ class _FileLines:
         for level, (_, spell) in enumerate(_FORMS):
             spelled, places = self.form(level)
             forms = [spell(line) for line in wanted]
-            for at in _starts(forms, places, start):
+            for at in _find_starts(forms, places, start):
                 end_if(self._stop)
                 if is_at_end and at + len(forms) != len(spelled):
                     continue
@@ -135,7 +135,7 @@ class _FileLines:
 
     def has(self, line: str) -> bool:
         """Whether some line looks like this one."""
-        return _spelled(line) in self.form(len(_FORMS) - 1)[1]
+        return _normalize(line) in self.form(len(_FORMS) - 1)[1]
 
     def changed(self, at: int, lines: Sequence[PatchLine]) -> Iterator[tuple[str, str]]:
         """Yield the lines that a hunk leaves of its place: those that stay, and those that come."""
@@ -157,7 +157,7 @@ class _FileLines:
         return whole + line + ("" if self.is_open else end or self._usual_end)
 
 
-def _starts(forms: Sequence[str], places: dict[str, list[int]], start: int) -> Iterator[int]:
+def _find_starts(forms: Sequence[str], places: dict[str, list[int]], start: int) -> Iterator[int]:
     """Yield where lines may begin, judged by the rarest of them."""
     rarest, offset = min(
         ((places.get(form, []), at) for at, form in enumerate(forms)), key=lambda it: len(it[0])
@@ -172,7 +172,7 @@ def _place_of(file: _FileLines, hunk: Hunk, start: int, number: int) -> _HunkPla
     for anchor in hunk.anchors:
         found = file.find([anchor], at)
         if found is None:
-            raise _not_found(file, hunk, [anchor], start, number)
+            raise _make_not_found(file, hunk, [anchor], start, number)
         at = found[0] + 1
         differs = max(differs, found[1])
     lines = hunk.lines
@@ -187,11 +187,11 @@ def _place_of(file: _FileLines, hunk: Hunk, start: int, number: int) -> _HunkPla
         wanted.pop()
         found = file.find(wanted, at, is_at_end=hunk.is_at_end) if wanted else None
     if found is None:
-        raise _not_found(file, hunk, wanted, start, number)
+        raise _make_not_found(file, hunk, wanted, start, number)
     return _HunkPlace(found[0], lines, _FORMS[max(differs, found[1])][0])
 
 
-def _not_found(
+def _make_not_found(
     file: _FileLines, hunk: Hunk, wanted: Sequence[str], start: int, number: int
 ) -> ExecutionError:
     shown = [line for line in wanted if line.strip()] or list(wanted)
@@ -215,7 +215,7 @@ def _cut(line: str) -> str:
     return line if len(line) <= 120 else line[:120] + "…"
 
 
-def _applied(file: _FileLines, place: _HunkPlace, new_line: int) -> AppliedHunk:
+def _describe_applied(file: _FileLines, place: _HunkPlace, new_line: int) -> AppliedHunk:
     at = place.start
     shown = []
     for line in place.lines:

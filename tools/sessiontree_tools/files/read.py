@@ -11,16 +11,16 @@ from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import READER
 from sessiontree.contracts.recorded.results import ToolResult, image_result_from_file
-from sessiontree.contracts.settings.settings import image_mime_type
+from sessiontree.contracts.settings.settings import detect_image_type
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, run_in_call_thread
 from sessiontree.contracts.tools.tool import ALL_KINDS, Tool, ToolFlag
 from sessiontree.contracts.values.file_names import name_note
 from sessiontree_tools.files.text_file import (
     HEAD_BYTES,
     TextPage,
-    codec_by_mark,
-    first_page,
+    cut_first_page,
+    find_codec_by_mark,
     is_binary,
     read_up_to,
     skip_lines,
@@ -74,7 +74,7 @@ class Read(Tool[ReadParams]):
         """
         reader = ctx.require(READER)
         max_bytes = max(MIN_BYTES, min(MAX_BYTES, ctx.config.max_result_chars - HINT_CHARS))
-        return await in_call_thread(ctx, lambda stop: _read(reader, params, max_bytes, stop))
+        return await run_in_call_thread(ctx, lambda stop: _read(reader, params, max_bytes, stop))
 
 
 def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> ToolResult:
@@ -86,9 +86,9 @@ def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> Too
     with reader.open(params.path) as stream:
         head = read_up_to(stream, HEAD_BYTES)
         if is_binary(head):
-            if image_mime_type(head) is not None:
+            if detect_image_type(head) is not None:
                 return image_result_from_file(reader, params.path)
-            if (encoding := codec_by_mark(head)) is not None:
+            if (encoding := find_codec_by_mark(head)) is not None:
                 raise ExecutionError(
                     f"can't read {params.path!r}: it is {encoding.upper()} text, and read shows UTF-8; "
                     "convert it, or search it with grep"
@@ -101,10 +101,10 @@ def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> Too
         raise ExecutionError(
             f"can't read {params.path!r} from line {first}: the file has {passed} line{'s' * (passed != 1)}"
         )
-    page = first_page(block, max_lines=max_lines, max_bytes=max_bytes)
+    page = cut_first_page(block, max_lines=max_lines, max_bytes=max_bytes)
     last = first + page.lines - 1
     return ToolResult(
-        output=_shown(page, first, last, note),
+        output=_render_page(page, first, last, note),
         display=f"{entry.path}: lines {first}-{last}" if page.lines else f"{entry.path}: empty",
         details={
             "path": entry.path,
@@ -117,7 +117,7 @@ def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> Too
     )
 
 
-def _shown(page: TextPage, first: int, last: int, note: str) -> str:
+def _render_page(page: TextPage, first: int, last: int, note: str) -> str:
     notes = [f"[{note}]"] if note else []
     if not page.lines:
         return "\n".join(["[the file is empty]", *notes])

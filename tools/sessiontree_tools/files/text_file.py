@@ -41,7 +41,7 @@ class TextPage:
     """Whether bytes follow."""
 
 
-def first_page(block: bytes, *, max_lines: int, max_bytes: int) -> TextPage:
+def cut_first_page(block: bytes, *, max_lines: int, max_bytes: int) -> TextPage:
     """Return the page that is at the head of a block.
 
     Args:
@@ -57,7 +57,7 @@ def first_page(block: bytes, *, max_lines: int, max_bytes: int) -> TextPage:
         line_end = newline + 1 if newline >= 0 else len(block)
         if line_end > max_bytes:
             if lines == 0:
-                return TextPage(block[: _code_point_start(block, max_bytes)], 1, cut=True, more=True)
+                return TextPage(block[: _find_code_point_start(block, max_bytes)], 1, cut=True, more=True)
             break
         end = line_end
         lines += 1
@@ -99,7 +99,7 @@ def is_binary(head: bytes) -> bool:
     return b"\0" in head[:HEAD_BYTES]
 
 
-def codec_by_mark(head: bytes) -> str | None:
+def find_codec_by_mark(head: bytes) -> str | None:
     """Return the encoding that a byte-order mark names, if it is UTF-16 or UTF-32; else None."""
     return next((name for mark, name in _MARKS if head.startswith(mark)), None)
 
@@ -127,7 +127,7 @@ def read_whole(reader: Reader, entry: Entry, path: str) -> bytes:
     return data
 
 
-def text_of(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Return the text of a file.
 
     Raises:
@@ -139,7 +139,7 @@ def text_of(data: bytes) -> str:
         raise ExecutionError(f"it is not UTF-8 text (byte {error.start + 1})") from error
 
 
-def _code_point_start(data: bytes, at: int) -> int:
+def _find_code_point_start(data: bytes, at: int) -> int:
     """Return ``at``, or the start of the UTF-8 sequence that has ``at`` in its inside."""
     for start in range(at, at - 4, -1):
         if data[start] & 0xC0 != 0x80:  # not a continuation byte

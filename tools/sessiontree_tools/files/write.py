@@ -11,7 +11,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import WRITER
 from sessiontree.contracts.recorded.results import Artifact, ToolResult
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
 from sessiontree.contracts.values.file_names import name_note
 from sessiontree_tools.files.text_file import to_utf8
@@ -55,7 +55,7 @@ class Write(Tool[WriteParams]):
         """
         writer = ctx.require(WRITER)
         data = to_utf8(params.content, "/content")
-        return await in_call_thread(ctx, lambda stop: _write(writer, params.path, data, stop))
+        return await run_in_call_thread(ctx, lambda stop: _write(writer, params.path, data, stop))
 
 
 def _write(writer: Writer, path: str, data: bytes, stop: Stop) -> ToolResult:

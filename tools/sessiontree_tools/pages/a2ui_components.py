@@ -115,7 +115,7 @@ def read_component(given: object, place: str, version: str) -> Json:
     name = read_id(given.get("id"), f"{place}.id")
     place = f"component {name!r}"
     if version == "v0.8":
-        given = _of_first_version(given, place)
+        given = _upgrade_component(given, place)
     members = {key.removeprefix("@"): value for key, value in given.items()}
     kind = members.pop("component", None)
     declared = COMPONENTS.get(kind) if isinstance(kind, str) else None
@@ -130,13 +130,13 @@ def read_component(given: object, place: str, version: str) -> Json:
     found: Json = {"id": name, "component": kind}
     for key, value in members.items():
         if key in known:
-            found[key] = _member(known[key], value, f"{place}.{key}")
+            found[key] = _read_member(known[key], value, f"{place}.{key}")
         elif key != "id" and key not in _LEFT_OUT:
             refuse(place, f"{kind} has no {key[:40]!r}; it has {', '.join(known)}")
     return found
 
 
-def _member(what: str, value: object, place: str) -> JsonValue:
+def _read_member(what: str, value: object, place: str) -> JsonValue:
     read = _READERS.get(what)
     if read is not None:
         return read(value, place)
@@ -196,7 +196,7 @@ def _number(value: object, place: str) -> float:
     return value
 
 
-def _flag(value: object, place: str) -> bool:
+def _read_flag(value: object, place: str) -> bool:
     if not isinstance(value, bool):
         refuse(place, "give true or false")
     return value
@@ -214,7 +214,7 @@ def read_value(value: object, place: str, calls: int = 0) -> JsonValue:
         return _bound(value, place)
     logic = [word for word in ("and", "or", "not") if word in value]
     if logic:
-        return _logic(logic[0], value, place, calls)
+        return _read_logic(logic[0], value, place, calls)
     name = value.get("call", value.get("@call"))
     if name is None:
         return check_depth(value, place)
@@ -225,11 +225,11 @@ def read_value(value: object, place: str, calls: int = 0) -> JsonValue:
     args = value.get("args", value.get("@args", {}))
     if not isinstance(args, dict):
         refuse(f"{place}.args", "give an object with the names of the arguments")
-    read: Json = {key: _argument(each, f"{place}.{key}", calls + 1) for key, each in args.items()}
+    read: Json = {key: _read_argument(each, f"{place}.{key}", calls + 1) for key, each in args.items()}
     return {"call": name, "args": read}
 
 
-def _argument(value: object, place: str, calls: int) -> JsonValue:
+def _read_argument(value: object, place: str, calls: int) -> JsonValue:
     if isinstance(value, list):
         return [read_value(each, place, calls) for each in value]
     return read_value(value, place, calls)
@@ -244,7 +244,7 @@ def _bound(value: Json, place: str) -> JsonValue:
     return bound
 
 
-def _logic(word: str, value: Json, place: str, calls: int) -> JsonValue:
+def _read_logic(word: str, value: Json, place: str, calls: int) -> JsonValue:
     if calls >= MAX_CALLS:
         refuse(place, f"conditions are nested more than {MAX_CALLS} deep")
     if word == "not":
@@ -256,7 +256,7 @@ def _logic(word: str, value: Json, place: str, calls: int) -> JsonValue:
     return {"call": word, "args": {"values": values}}
 
 
-def _children(value: object, place: str) -> JsonValue:
+def _read_children(value: object, place: str) -> JsonValue:
     if isinstance(value, list):
         return [read_id(each, place) for each in value]
     if not isinstance(value, dict):
@@ -266,7 +266,7 @@ def _children(value: object, place: str) -> JsonValue:
     return {"componentId": read_id(template, f"{place}.componentId"), "path": path}
 
 
-def _tabs(value: object, place: str) -> JsonValue:
+def _read_tabs(value: object, place: str) -> JsonValue:
     if not isinstance(value, list) or not value:
         refuse(place, "give a list of {title, child}")
     return [
@@ -276,7 +276,7 @@ def _tabs(value: object, place: str) -> JsonValue:
     ]
 
 
-def _options(value: object, place: str) -> JsonValue:
+def _read_options(value: object, place: str) -> JsonValue:
     if not isinstance(value, list):
         refuse(place, "give a list of {label, value}")
     found: list[JsonValue] = []
@@ -287,7 +287,7 @@ def _options(value: object, place: str) -> JsonValue:
     return found
 
 
-def _checks(value: object, place: str) -> JsonValue:
+def _read_checks(value: object, place: str) -> JsonValue:
     if not isinstance(value, list):
         refuse(place, "give a list of {condition, message}")
     found: list[JsonValue] = []
@@ -299,7 +299,7 @@ def _checks(value: object, place: str) -> JsonValue:
     return found
 
 
-def _action(value: object, place: str) -> JsonValue:
+def _read_action(value: object, place: str) -> JsonValue:
     event = value.get("event") if isinstance(value, dict) else None
     if not isinstance(event, dict) or not isinstance(event.get("name"), str):
         refuse(place, "give {event: {name, context}}: a frame carries out no function of its own")
@@ -310,7 +310,7 @@ def _action(value: object, place: str) -> JsonValue:
     return {"event": {"name": event["name"][:MAX_ID_CHARS], "context": read}}
 
 
-def _accessibility(value: object, place: str) -> JsonValue:
+def _read_accessibility(value: object, place: str) -> JsonValue:
     if not isinstance(value, dict):
         refuse(place, "give an object with label and description")
     return {
@@ -320,7 +320,7 @@ def _accessibility(value: object, place: str) -> JsonValue:
     }
 
 
-def _icon(value: object, place: str) -> JsonValue:
+def _read_icon(value: object, place: str) -> JsonValue:
     if isinstance(value, dict) and "svgPath" in value:
         refuse(place, "paths of SVG are not drawn; give the name of an icon")
     return read_value(value, place)
@@ -329,15 +329,15 @@ def _icon(value: object, place: str) -> JsonValue:
 _READERS: Final[Mapping[str, Callable[[object, str], JsonValue]]] = {
     "value": read_value,
     "id": read_id,
-    "icon": _icon,
+    "icon": _read_icon,
     "number": _number,
-    "flag": _flag,
-    "children": _children,
-    "tabs": _tabs,
-    "options": _options,
-    "checks": _checks,
-    "action": _action,
-    "accessibility": _accessibility,
+    "flag": _read_flag,
+    "children": _read_children,
+    "tabs": _read_tabs,
+    "options": _read_options,
+    "checks": _read_checks,
+    "action": _read_action,
+    "accessibility": _read_accessibility,
 }
 
 # The names of v0.8, by component.
@@ -355,7 +355,7 @@ _RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-def _of_first_version(given: Json, place: str) -> Json:
+def _upgrade_component(given: Json, place: str) -> Json:
     """Return a component of v0.8 with the names and values of later versions."""
     wrapper = given.get("component")
     if not isinstance(wrapper, dict) or len(wrapper) != 1:
@@ -364,7 +364,7 @@ def _of_first_version(given: Json, place: str) -> Json:
     if not isinstance(props, dict):
         refuse(place, f"{str(kind)[:40]!r} is an object of its members")
     renamed = _RENAMED.get(kind, {})
-    found: Json = {renamed.get(key, key): _unwrapped(value) for key, value in props.items()}
+    found: Json = {renamed.get(key, key): _unwrap(value) for key, value in props.items()}
     children = found.get("children")
     if isinstance(children, dict):
         template = children.get("template")
@@ -379,10 +379,10 @@ def _of_first_version(given: Json, place: str) -> Json:
     return {**found, **common, "component": "ChoicePicker" if kind == "MultipleChoice" else kind}
 
 
-def _unwrapped(value: object) -> object:
+def _unwrap(value: object) -> object:
     """Return the literal of a value of v0.8; one that is bound to data stays as it is."""
     if isinstance(value, list):
-        return [_unwrapped(each) for each in value]
+        return [_unwrap(each) for each in value]
     if not isinstance(value, dict):
         return value
     if "path" not in value:
@@ -390,11 +390,11 @@ def _unwrapped(value: object) -> object:
             if name in value:
                 return value[name]
         if set(value) & {"title", "label"}:  # an option or a tab
-            return {key: _unwrapped(each) for key, each in value.items()}
+            return {key: _unwrap(each) for key, each in value.items()}
     return value
 
 
-def _first_button(found: Json, place: str) -> None:
+def _upgrade_button(found: Json, place: str) -> None:
     if found.pop("primary", False) is True:
         found["variant"] = "primary"
     action = found.get("action")
@@ -407,11 +407,11 @@ def _first_button(found: Json, place: str) -> None:
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("key"), str):
             refuse(f"{place}.action.context", "an entry is {key, value}")
-        context[entry["key"]] = _unwrapped(entry.get("value"))
+        context[entry["key"]] = _unwrap(entry.get("value"))
     found["action"] = {"event": {"name": action["name"], "context": context}}
 
 
-def _first_field(found: Json, _place: str) -> None:
+def _upgrade_field(found: Json, _place: str) -> None:
     pattern = found.pop("validationRegexp", None)
     if isinstance(pattern, str):
         condition = {"call": "regex", "args": {"value": found.get("value", ""), "pattern": pattern}}
@@ -420,29 +420,29 @@ def _first_field(found: Json, _place: str) -> None:
         ]
 
 
-def _first_choice(found: Json, _place: str) -> None:
+def _upgrade_choice(found: Json, _place: str) -> None:
     most = found.pop("maxAllowedSelections", None)
     found["variant"] = "mutuallyExclusive" if most == 1 else "multipleSelection"
 
 
-def _first_slider(found: Json, _place: str) -> None:
+def _upgrade_slider(found: Json, _place: str) -> None:
     found.setdefault("max", 100)
 
 
-def _first_image(found: Json, _place: str) -> None:
+def _upgrade_image(found: Json, _place: str) -> None:
     if found.get("fit") == "scale-down":
         found["fit"] = "scaleDown"
 
 
-def _first_date(found: Json, _place: str) -> None:
+def _upgrade_date(found: Json, _place: str) -> None:
     found.pop("outputFormat", None)
 
 
 _SPECIAL: Final[Mapping[str, Callable[[Json, str], None]]] = {
-    "Button": _first_button,
-    "TextField": _first_field,
-    "MultipleChoice": _first_choice,
-    "Slider": _first_slider,
-    "Image": _first_image,
-    "DateTimeInput": _first_date,
+    "Button": _upgrade_button,
+    "TextField": _upgrade_field,
+    "MultipleChoice": _upgrade_choice,
+    "Slider": _upgrade_slider,
+    "Image": _upgrade_image,
+    "DateTimeInput": _upgrade_date,
 }

@@ -59,48 +59,48 @@ def parse_messages(text: str) -> list[Json]:
         ValidationError: it is too long, no JSON, or holds a message that is not valid.
     """
     ops: list[Json] = []
-    for number, message in enumerate(_messages_in(text), 1):
+    for number, message in enumerate(_read_messages(text), 1):
         if number > MAX_MESSAGES:
             refuse("the payload", f"at most {MAX_MESSAGES:,} messages go into one call")
-        ops += _ops_of(message, f"message {number}")
+        ops += _read_ops(message, f"message {number}")
     if not ops:
         refuse("the payload", "it holds no message")
     _check_cycles(ops)
     return ops
 
 
-def _messages_in(text: str) -> Iterator[object]:
+def _read_messages(text: str) -> Iterator[object]:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_CONTENT_BYTES:
         refuse("the payload", f"{size:,} bytes are too many; at most {MAX_CONTENT_BYTES:,} go into one call")
     whole = text.strip().removeprefix("\ufeff")
     if whole.startswith("["):
-        messages = _parsed(whole, "the payload")
+        messages = _parse_json(whole, "the payload")
         assert isinstance(messages, list)  # noqa: S101 - JSON that begins with a bracket
         yield from messages
         return
     for number, line in enumerate(whole.split("\n"), 1):
         if line.strip():
-            yield _parsed(line, f"line {number}")
+            yield _parse_json(line, f"line {number}")
 
 
-def _parsed(text: str, place: str) -> object:
+def _parse_json(text: str, place: str) -> object:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         refuse(place, "it is nested too deeply")
     except ValueError as error:
         refuse(place, f"it is not JSON: {error}; give one whole message a line")
 
 
-def _no_constant(word: str) -> NoReturn:
+def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")
 
 
-def _ops_of(message: object, place: str) -> list[Json]:
+def _read_ops(message: object, place: str) -> list[Json]:
     if not isinstance(message, dict):
         refuse(place, "a message is an object")
-    version = _version_of(message, place)
+    version = _read_version(message, place)
     names = [name for name in message if name in _FIRST | _LATER | _NOT_CARRIED_OUT | {"deleteSurface"}]
     if len(names) != 1:
         refuse(place, f"a message has one of {', '.join(sorted(_FIRST | _LATER))} and deleteSurface")
@@ -116,7 +116,7 @@ def _ops_of(message: object, place: str) -> list[Json]:
     return _READ[name](surface, body, f"{place}.{name}", version)
 
 
-def _version_of(message: Json, place: str) -> str:
+def _read_version(message: Json, place: str) -> str:
     named = message.get("version")
     if named is None:
         return "v0.9.1" if _LATER & set(message) else "v0.8"
@@ -132,7 +132,7 @@ def _check_members(body: Json, place: str, *known: str) -> None:
         refuse(place, f"it has no {unknown[0][:40]!r}; it has surfaceId, {', '.join(known)}")
 
 
-def _color_in(styles: object, place: str) -> str:
+def _read_color(styles: object, place: str) -> str:
     if styles is None:
         return ""
     if not isinstance(styles, dict):
@@ -157,11 +157,11 @@ def _create(surface: str, body: Json, place: str, version: str) -> list[Json]:
     _check_catalogue(body, place)
     styles = body.get("theme", body.get("surfaceProperties"))
     sends = body.get("sendDataModel", body.get("attachDataModelToRequests", False))
-    color = _color_in(styles, f"{place}.theme")
+    color = _read_color(styles, f"{place}.theme")
     op = {"op": "create", "surface": surface, "version": version, "root": ROOT, "color": color}
     ops: list[Json] = [{**op, "sends_data": sends is True}]
     if "components" in body:
-        ops.append(_components_op(surface, body["components"], f"{place}.components", version))
+        ops.append(_make_components_op(surface, body["components"], f"{place}.components", version))
     if "dataModel" in body:
         value = check_depth(body["dataModel"], f"{place}.dataModel")
         ops.append({"op": "data", "surface": surface, "path": "", "value": value})
@@ -171,17 +171,20 @@ def _create(surface: str, body: Json, place: str, version: str) -> list[Json]:
 def _begin(surface: str, body: Json, place: str, version: str) -> list[Json]:
     _check_members(body, place, "root", "styles", "catalogId")
     _check_catalogue(body, place)
-    root, color = read_id(body.get("root"), f"{place}.root"), _color_in(body.get("styles"), f"{place}.styles")
+    root, color = (
+        read_id(body.get("root"), f"{place}.root"),
+        _read_color(body.get("styles"), f"{place}.styles"),
+    )
     return [{"op": "begin", "surface": surface, "makes": version, "root": root, "color": color}]
 
 
 def _update_components(surface: str, body: Json, place: str, version: str) -> list[Json]:
     _check_members(body, place, "components")
-    op = _components_op(surface, body.get("components"), f"{place}.components", version)
+    op = _make_components_op(surface, body.get("components"), f"{place}.components", version)
     return [{**op, "makes": version} if version == "v0.8" else op]
 
 
-def _components_op(surface: str, given: object, place: str, version: str) -> Json:
+def _make_components_op(surface: str, given: object, place: str, version: str) -> Json:
     if not isinstance(given, list) or not given:
         refuse(place, "give a list of components")
     if len(given) > MAX_COMPONENTS:
@@ -192,7 +195,7 @@ def _components_op(surface: str, given: object, place: str, version: str) -> Jso
 
 def _update_data(surface: str, body: Json, place: str, version: str) -> list[Json]:
     _check_members(body, place, "path", "value")
-    op: Json = {"op": "data", "surface": surface, "path": _root_path(body.get("path"), f"{place}.path")}
+    op: Json = {"op": "data", "surface": surface, "path": _read_root_path(body.get("path"), f"{place}.path")}
     # v1.0 removes by null, v0.9 by leaving the value out
     if "value" in body and not (version == "v1.0" and body["value"] is None):
         op["value"] = check_depth(body["value"], f"{place}.value")
@@ -201,18 +204,18 @@ def _update_data(surface: str, body: Json, place: str, version: str) -> list[Jso
     return [op]
 
 
-def _root_path(path: object, place: str) -> str:
+def _read_root_path(path: object, place: str) -> str:
     if path is None or path == "/":
         return ""
     read = read_path(path, place)
     return read if not read or read.startswith("/") else f"/{read}"
 
 
-def _first_data(surface: str, body: Json, place: str, version: str) -> list[Json]:
+def _upgrade_data(surface: str, body: Json, place: str, version: str) -> list[Json]:
     _check_members(body, place, "path", "contents")
-    path, contents = _root_path(body.get("path"), f"{place}.path"), body.get("contents")
+    path, contents = _read_root_path(body.get("path"), f"{place}.path"), body.get("contents")
     check_depth(contents, f"{place}.contents")
-    values = _entries(contents, f"{place}.contents")
+    values = _read_entries(contents, f"{place}.contents")
     op = {"op": "data", "surface": surface, "makes": version}
     if "path" not in body or not path:
         return [{**op, "path": "", "value": values}]
@@ -223,7 +226,7 @@ def _first_data(surface: str, body: Json, place: str, version: str) -> list[Json
     ]
 
 
-def _entries(contents: object, place: str) -> Json:
+def _read_entries(contents: object, place: str) -> Json:
     if not isinstance(contents, list):
         refuse(place, "give a list of {key, value…}")
     found: Json = {}
@@ -233,13 +236,13 @@ def _entries(contents: object, place: str) -> Json:
         values = [name for name in entry if name.startswith("value")]
         if len(values) != 1:
             refuse(place, f"entry {entry['key'][:40]!r} has {len(values)} values; give one")
-        found[entry["key"]] = _entry_value(values[0], entry[values[0]], place)
+        found[entry["key"]] = _read_entry_value(values[0], entry[values[0]], place)
     return found
 
 
-def _entry_value(name: str, value: object, place: str) -> Any:
+def _read_entry_value(name: str, value: object, place: str) -> Any:
     if name == "valueMap":
-        return _entries(value, place)
+        return _read_entries(value, place)
     if name == "valueList" and isinstance(value, list):
         return [check_depth(each, place) for each in value]
     kinds: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
@@ -262,7 +265,7 @@ _READ: Final[Mapping[str, Callable[[str, Json, str, str], list[Json]]]] = {
     "updateDataModel": _update_data,
     "beginRendering": _begin,
     "surfaceUpdate": _update_components,
-    "dataModelUpdate": _first_data,
+    "dataModelUpdate": _upgrade_data,
     "deleteSurface": _delete,
 }
 
@@ -275,7 +278,7 @@ def _check_cycles(ops: Sequence[Json]) -> None:
     below: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for op in ops:
         for each in op.get("components", ()):
-            below[op["surface"], each["id"]] = [(op["surface"], name) for name in names_in(each)]
+            below[op["surface"], each["id"]] = [(op["surface"], name) for name in list_child_ids(each)]
     done: set[tuple[str, str]] = set()
     for first in below:
         way: list[tuple[str, str]] = []
@@ -293,7 +296,7 @@ def _check_cycles(ops: Sequence[Json]) -> None:
                 todo += [(each, False) for each in below[name]]
 
 
-def names_in(component: Json) -> list[str]:
+def list_child_ids(component: Json) -> list[str]:
     """Return the ids of the components that a component contains."""
     found = [component[key] for key in ("child", "trigger", "content") if key in component]
     children = component.get("children", [])

@@ -24,12 +24,12 @@ from sessiontree.contracts.recorded.canvas import (
 from sessiontree.contracts.recorded.capabilities import CANVAS, READER
 from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import in_call_thread
+from sessiontree.contracts.tools.thread_calls import run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, AllowEmpty, Stripped, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.values.messages import ImageContent
-from sessiontree.contracts.values.untrusted import wrapped
-from sessiontree_tools.files.text_file import read_whole, text_of
+from sessiontree.contracts.values.untrusted import wrap_untrusted
+from sessiontree_tools.files.text_file import decode_text, read_whole
 from sessiontree_tools.pages.a2ui_messages import parse_messages
 from sessiontree_tools.pages.canvas_picture import NO_BROWSER, draw_document
 from sessiontree_tools.web.web_characters import decode_page
@@ -107,10 +107,10 @@ class CanvasTool(Tool[CanvasParams]):
             return await _snapshot(params, ctx)
         if params.action == "eval":
             answer = await canvas.ask("eval", params.code or "", key=ctx.call_id, timeout_s=params.timeout_s)
-            return _answered("eval", answer, ctx)
-        content = await _content_of(params, ctx)
+            return _build_answer("eval", answer, ctx)
+        content = await _load_content(params, ctx)
         report = await canvas.change(params.action, content, key=ctx.call_id)
-        return _changed(params.action, report)
+        return _report_change(params.action, report)
 
 
 _TAKEN: Mapping[str, tuple[str, ...]] = {
@@ -144,21 +144,21 @@ def _check_arguments(params: CanvasParams) -> None:
         raise ValidationError("eval needs a script", "/code")
 
 
-async def _content_of(params: CanvasParams, ctx: ToolContext) -> dict[str, JsonValue]:
+async def _load_content(params: CanvasParams, ctx: ToolContext) -> dict[str, JsonValue]:
     if params.html is not None:
         return {"html": params.html}
     if params.path is not None:
         reader, path = ctx.require(READER), params.path
-        return {"path": await in_call_thread(ctx, lambda _: _page_at(reader, path))}
+        return {"path": await run_in_call_thread(ctx, lambda _: _page_at(reader, path))}
     if params.url is not None:
-        return await _web_page(params.url, ctx)
+        return await _fetch_web_page(params.url, ctx)
     text = params.jsonl
     if params.jsonl_path is not None:
         reader, path = ctx.require(READER), params.jsonl_path
-        text = await in_call_thread(ctx, lambda _: _text_at(reader, path))
+        text = await run_in_call_thread(ctx, lambda _: _read_text(reader, path))
     if text is None:
         return {}
-    ops: list[Any] = await in_call_thread(ctx, lambda _: parse_messages(text))
+    ops: list[Any] = await run_in_call_thread(ctx, lambda _: parse_messages(text))
     return {"ops": ops}
 
 
@@ -174,16 +174,16 @@ def _page_at(reader: Reader, path: str) -> str:
     return entry.path
 
 
-def _text_at(reader: Reader, path: str) -> str:
+def _read_text(reader: Reader, path: str) -> str:
     entry = reader.stat(path)
     if entry.size > MAX_CONTENT_BYTES:
         raise ExecutionError(
             f"{path!r} has {entry.size:,} bytes; one call pushes at most {MAX_CONTENT_BYTES:,}"
         )
-    return text_of(read_whole(reader, entry, path))
+    return decode_text(read_whole(reader, entry, path))
 
 
-async def _web_page(url: str, ctx: ToolContext) -> dict[str, JsonValue]:
+async def _fetch_web_page(url: str, ctx: ToolContext) -> dict[str, JsonValue]:
     if ctx.web is None:
         raise ExecutionError("the owner of this tree allows no web access: present a page of the workspace")
     page = await ctx.web.get(url, max_bytes=MAX_CONTENT_BYTES // 2, accept="text/html")
@@ -195,7 +195,7 @@ async def _web_page(url: str, ctx: ToolContext) -> dict[str, JsonValue]:
     return {"url": page.url, "html": decode_page(page).text}
 
 
-def _changed(action: str, report: CanvasReport) -> ToolResult:
+def _report_change(action: str, report: CanvasReport) -> ToolResult:
     output: dict[str, JsonValue] = {
         "status": "shown" if report.is_shown else "hidden",
         "page": report.page,
@@ -216,19 +216,19 @@ async def _snapshot(params: CanvasParams, ctx: ToolContext) -> ToolResult:
     picture, note = None, NO_BROWSER
     if ctx.browser is not None:
         picture, note = await draw_document(ctx.browser, html, seen)
-    result = _answered("snapshot", seen or answer, ctx)
+    result = _build_answer("snapshot", seen or answer, ctx)
     display = f"{result.display}, {note if picture is None else f'a picture of {len(picture):,} bytes'}"
     shown = () if picture is None else (ImageContent(b64encode(picture).decode("ascii"), "image/png"),)
     return replace(result, output=f"{result.output}\n{note}", display=display, images=shown)
 
 
-def _answered(kind: str, answer: JsonValue, ctx: ToolContext) -> ToolResult:
+def _build_answer(kind: str, answer: JsonValue, ctx: ToolContext) -> ToolResult:
     text = dump_readable(answer)
     most = max(0, ctx.config.max_result_chars - FRAME_CHARS)
     shown = text if len(text) <= most else f"{text[:most]}… [{len(text) - most:,} more characters]"
     source = f"canvas of {ctx.session_id}"
     return ToolResult(
-        output=wrapped(shown, kind=f"canvas {kind}", source=source),
+        output=wrap_untrusted(shown, kind=f"canvas {kind}", source=source),
         display=f"canvas: {kind}, {len(text)} characters",
         untrusted="marked",
     )

@@ -47,12 +47,12 @@ async def draw_document(
     if not isinstance(html, str) or not html:
         return None, TOO_LARGE
     page = PageFile((_HEAD + html).encode("utf-8", "replace"), "text/html; charset=utf-8")
-    size = Viewport(_pixels(seen.get("width"), 1280, 16), _pixels(seen.get("height"), 800, 16))
+    size = Viewport(_read_pixels(seen.get("width"), 1280, 16), _read_pixels(seen.get("height"), 800, 16))
     try:
         async with asyncio.timeout(DRAW_S):
             tab = await browser.open_files(lambda path: page if path == PAGE else None, PAGE, viewport=size)
             try:
-                top = _pixels(seen.get("scroll"), 0, 0, 1_000_000)
+                top = _read_pixels(seen.get("scroll"), 0, 0, 1_000_000)
                 await browser.evaluate(_SCROLL, argument=top, world="isolated", tab_id=tab.tab_id)
                 return await browser.screenshot(tab_id=tab.tab_id), DRAWN
             finally:
@@ -63,7 +63,7 @@ async def draw_document(
         return None, NOT_DRAWN  # the error may quote the document
 
 
-def _pixels(given: JsonValue, otherwise: int, least: int, most: int = 4_096) -> int:
+def _read_pixels(given: JsonValue, otherwise: int, least: int, most: int = 4_096) -> int:
     """Return a number that a frame sent, within bounds."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1e9:
         return otherwise

@@ -14,7 +14,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import PREVIEWS, READER
 from sessiontree.contracts.recorded.results import Artifact, ToolResult
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree_tools.files.text_file import read_up_to
@@ -61,7 +61,7 @@ class DeployPreview(Tool[DeployPreviewParams]):
             PermissionDenied: the folder is outside what may be read, or the session publishes nothing.
         """
         reader, previews = ctx.require(READER), ctx.require(PREVIEWS)
-        folder, files, left_out = await in_call_thread(
+        folder, files, left_out = await run_in_call_thread(
             ctx, lambda stop: copy_page(reader, params.project_dir, stop)
         )
         entry = posixpath.normpath(params.entry)

@@ -76,7 +76,7 @@ class FileOutline:
     """Names of places that a fragment can lead to."""
 
 
-def outline_of(path: str, text: str, stop: Stop) -> FileOutline:
+def outline_file(path: str, text: str, stop: Stop) -> FileOutline:
     """Return what a file refers to; HTML and CSS are read, other files refer to nothing.
 
     Blocks: call it from a thread.

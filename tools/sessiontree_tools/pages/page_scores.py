@@ -218,13 +218,17 @@ def score_responsive(by_width: Mapping[str, Mapping[str, Any]]) -> CategoryScore
         [f"{each['place']}: {each['width']} x {each['height']}" for each in targets["small"]],
         "give links and buttons more padding",
     )  # fmt: skip
-    score.add(RESPONSIVE_WEIGHTS["small_targets"], _rest(targets["small_count"], targets["count"]), issue)
+    score.add(
+        RESPONSIVE_WEIGHTS["small_targets"],
+        _compute_good_share(targets["small_count"], targets["count"]),
+        issue,
+    )
     issue = PageIssue(
         "responsive", "small_text", "moderate",
         f"{text['small']} of {text['chars']} characters are smaller than {MIN_FONT} px on a phone",
         text["places"], "make small text larger",
     )  # fmt: skip
-    score.add(RESPONSIVE_WEIGHTS["small_text"], _rest(text["small"], text["chars"]), issue)
+    score.add(RESPONSIVE_WEIGHTS["small_text"], _compute_good_share(text["small"], text["chars"]), issue)
     return score
 
 
@@ -241,10 +245,10 @@ def score_seo(measured: Mapping[str, Any]) -> CategoryScore:
     title, description, mains = len(head["title"]), len(head["description"]), levels.count(1)
     language = head["language"].replace("-", "")
     parts: list[tuple[str, float, Severity, str, Sequence[str], str]] = [
-        ("title", _length_share(title, TITLE_CHARS), "serious", _length_words("title", title), (),
+        ("title", _score_length(title, TITLE_CHARS), "serious", _describe_length("title", title), (),
          f"write a title of {TITLE_CHARS[0]} to {TITLE_CHARS[1]} characters"),
-        ("description", _length_share(description, DESCRIPTION_CHARS), "moderate",
-         _length_words("description", description), (),
+        ("description", _score_length(description, DESCRIPTION_CHARS), "moderate",
+         _describe_length("description", description), (),
          f'write <meta name="description"> of {DESCRIPTION_CHARS[0]} to {DESCRIPTION_CHARS[1]} characters'),
         ("main_heading", 1 if mains == 1 else 0, "moderate", f"the page has {mains} h1", (), "have one h1"),
         ("heading_order", 0 if jumps else 1, "minor", "headings leave levels out", jumps,
@@ -293,15 +297,15 @@ def _share_of(value: float, budget: float) -> float:
     return max(0.0, (POOR * budget - value) / ((POOR - 1) * budget)) if budget > 0 else 0
 
 
-def _rest(bad: int, count: int) -> float:
+def _compute_good_share(bad: int, count: int) -> float:
     return 1 - bad / count if count else 1
 
 
-def _length_share(length: int, bounds: tuple[int, int]) -> float:
+def _score_length(length: int, bounds: tuple[int, int]) -> float:
     if length == 0:
         return 0
     return 1 if bounds[0] <= length <= bounds[1] else 0.5
 
 
-def _length_words(what: str, length: int) -> str:
+def _describe_length(what: str, length: int) -> str:
     return f"the {what} has {length} characters" if length else f"there is no {what}"

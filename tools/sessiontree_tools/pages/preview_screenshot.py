@@ -12,10 +12,10 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import BROWSER, READER, WRITER
 from sessiontree.contracts.recorded.results import Artifact, ToolResult, image_result
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import in_call_thread
+from sessiontree.contracts.tools.thread_calls import run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree_tools.pages.rendered_page import VIEWPORTS, PageFolder, showing_page
+from sessiontree_tools.pages.rendered_page import VIEWPORTS, PageFolder, open_page
 
 MAX_ERRORS: Final = 5
 """Most errors of the page that a result names."""
@@ -69,15 +69,15 @@ class PreviewScreenshot(Tool[PreviewScreenshotParams]):
         if save_as is not None and not save_as.lower().endswith(".png"):
             raise ValidationError("the picture is a PNG file; let its name end with .png", "/save_as")
         writer = None if save_as is None else ctx.require(WRITER)
-        files = await in_call_thread(ctx, lambda _: PageFolder(reader, params.filename))
+        files = await run_in_call_thread(ctx, lambda _: PageFolder(reader, params.filename))
         size = VIEWPORTS[params.viewport]
-        async with showing_page(browser, files, size) as tab:
+        async with open_page(browser, files, size) as tab:
             picture = await browser.screenshot(tab_id=tab.tab_id, full_page=params.full_page)
-            errors = said_errors(await browser.console(tab_id=tab.tab_id))
+            errors = list_console_errors(await browser.console(tab_id=tab.tab_id))
         text = f"Screenshot taken ({params.viewport} viewport)"
         saved = None
         if writer is not None and save_as is not None:
-            saved = (await in_call_thread(ctx, lambda _: writer.write(save_as, picture))).path
+            saved = (await run_in_call_thread(ctx, lambda _: writer.write(save_as, picture))).path
             text += f", saved as {saved}"
         missing = list(files.missing)[:MAX_ERRORS]
         if missing:
@@ -103,7 +103,7 @@ class PreviewScreenshot(Tool[PreviewScreenshotParams]):
         )
 
 
-def said_errors(lines: tuple[ConsoleLine, ...]) -> list[str]:
+def list_console_errors(lines: tuple[ConsoleLine, ...]) -> list[str]:
     """Return the first errors of a page's console, shortened, each once."""
     kinds = {"error", "exception"}
     texts = dict.fromkeys(

@@ -78,13 +78,13 @@ class PageFolder:
         kind = page_type(name)
         is_hidden = any(part.startswith(".") for part in name.split("/"))
         if place != PLACE or kind is None or is_hidden:
-            self._miss(path)
+            self._note_missing(path)
             return None
         try:
             with self._reader.open(posixpath.join(self.folder, name)) as stream:
                 data = read_up_to(stream, self._left + 1)
         except ToolError:
-            self._miss(name)
+            self._note_missing(name)
             return None
         self._left -= len(data)
         if self._left < 0:
@@ -95,13 +95,13 @@ class PageFolder:
         """Begin another load of the page, which may take as many bytes as the one before."""
         self._left = MAX_PAGE_BYTES
 
-    def _miss(self, path: str) -> None:
+    def _note_missing(self, path: str) -> None:
         if len(self.missing) < MAX_MISSING:
             self.missing[path[:MAX_MISSING_CHARS]] = None
 
 
 @asynccontextmanager
-async def showing_page(browser: Browser, files: PageFolder, viewport: Viewport) -> AsyncIterator[Tab]:
+async def open_page(browser: Browser, files: PageFolder, viewport: Viewport) -> AsyncIterator[Tab]:
     """Open a page in a tab of its own and close it at the end.
 
     Raises:

@@ -20,11 +20,11 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import BROWSER, READER, WEB
 from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree_tools.files.text_file import read_whole, text_of
-from sessiontree_tools.pages.page_files import Reference, is_file, outline_of
+from sessiontree_tools.files.text_file import decode_text, read_whole
+from sessiontree_tools.pages.page_files import Reference, is_file, outline_file
 from sessiontree_tools.pages.page_scores import (
     CATEGORY_WEIGHTS,
     MIN_FONT,
@@ -39,8 +39,8 @@ from sessiontree_tools.pages.page_scores import (
     score_responsive,
     score_seo,
 )
-from sessiontree_tools.pages.preview_screenshot import said_errors
-from sessiontree_tools.pages.rendered_page import ICON, VIEWPORTS, PageFolder, showing_page
+from sessiontree_tools.pages.preview_screenshot import list_console_errors
+from sessiontree_tools.pages.rendered_page import ICON, VIEWPORTS, PageFolder, open_page
 
 LOADS: Final = 3
 """How often a page is loaded to time it; the median counts."""
@@ -137,7 +137,7 @@ class ValidatePage(Tool[ValidatePageParams]):
         reader, browser = ctx.require(READER), ctx.require(BROWSER)
         web = ctx.require(WEB) if params.external_links else None
         checks = [each for each in CATEGORY_WEIGHTS if each in params.checks]
-        files = await in_call_thread(ctx, lambda _: PageFolder(reader, params.filename))
+        files = await run_in_call_thread(ctx, lambda _: PageFolder(reader, params.filename))
         try:
             async with asyncio.timeout(VALIDATE_S):
                 seen = await _look(browser, files, checks)
@@ -157,9 +157,11 @@ class ValidatePage(Tool[ValidatePageParams]):
             elif check == "seo":
                 scores[check] = score_seo(phone)
             else:
-                found = await in_call_thread(ctx, lambda stop: _follow(reader, files, phone, stop))
+                found = await run_in_call_thread(ctx, lambda stop: _follow(reader, files, phone, stop))
                 asked = await _ask_sites(web, found.external)
-                scores[check] = score_links(found.checked + len(asked), {**found.broken, **_failed(asked)})
+                scores[check] = score_links(
+                    found.checked + len(asked), {**found.broken, **_select_failed(asked)}
+                )
                 not_checked = len(found.external) - len(asked)
         return _report(params, files.page, seen, scores, not_checked)
 
@@ -183,18 +185,18 @@ async def _look(browser: Browser, files: PageFolder, checks: Sequence[Category])
     """
     seen, runs = _SeenPage(), list[dict[str, Any]]()
     for _ in range(LOADS if "performance" in checks else 1):
-        async with showing_page(browser, files, VIEWPORTS["mobile"]) as tab:
-            runs.append(_times_of(await browser.timings(tab_id=tab.tab_id)))
+        async with open_page(browser, files, VIEWPORTS["mobile"]) as tab:
+            runs.append(_extract_times(await browser.timings(tab_id=tab.tab_id)))
             if seen.by_width:
                 continue
             sizes = ("mobile", "tablet", "desktop") if "responsive" in checks else ("mobile",)
             for name in sizes:
                 await browser.set_viewport(VIEWPORTS[name], tab_id=tab.tab_id)
-                seen.by_width[name] = await _measured(browser, tab)
+                seen.by_width[name] = await _measure(browser, tab)
             if "accessibility" in checks:
                 await browser.set_viewport(VIEWPORTS["desktop"], tab_id=tab.tab_id)
                 seen.axe = await _run_axe(browser, tab)
-            seen.errors = said_errors(await browser.console(tab_id=tab.tab_id))
+            seen.errors = list_console_errors(await browser.console(tab_id=tab.tab_id))
     paints = [run["largest_paint_ms"] for run in runs]
     seen.timed = {
         key: statistics.median(run[key] for run in runs) for key in runs[0] if key != "largest_paint_ms"
@@ -203,13 +205,13 @@ async def _look(browser: Browser, files: PageFolder, checks: Sequence[Category])
     return seen
 
 
-async def _measured(browser: Browser, tab: Tab) -> dict[str, Any]:
+async def _measure(browser: Browser, tab: Tab) -> dict[str, Any]:
     limits: JsonValue = {
         "elements": MAX_ELEMENTS, "listed": MAX_LISTED, "target": MIN_TARGET, "font": MIN_FONT,
     }  # fmt: skip
     # apart from the page's scripts, which could redefine what is asked
     found = await browser.evaluate(
-        _measuring_script(), argument=limits, world="isolated", tab_id=tab.tab_id, time_s=SCRIPT_S
+        _load_measuring_script(), argument=limits, world="isolated", tab_id=tab.tab_id, time_s=SCRIPT_S
     )
     if not isinstance(found, dict):
         raise ExecutionError("the page could not be measured: it leads elsewhere, or opens dialogs")
@@ -225,7 +227,7 @@ async def _run_axe(browser: Browser, tab: Tab) -> dict[str, Any]:
 
 
 @cache
-def _measuring_script() -> str:
+def _load_measuring_script() -> str:
     return MEASURES.read_text("utf-8")
 
 
@@ -242,7 +244,7 @@ def read_axe() -> str:
     return Path(spec.origin).with_name("axe.min.js").read_text("utf-8")
 
 
-def _times_of(found: JsonValue) -> dict[str, Any]:
+def _extract_times(found: JsonValue) -> dict[str, Any]:
     """Return ``{largest_paint_ms, layout_shift, blocking_ms, transfer_bytes, requests}`` of one load."""
     if not isinstance(found, dict):
         raise ExecutionError("the page could not be timed: it leads elsewhere, or opens dialogs")
@@ -286,9 +288,9 @@ def _follow(reader: Reader, files: PageFolder, phone: Mapping[str, Any], stop: S
             found.external.append(url)
             continue
         found.checked += 1
-        why = _why_broken(reader, files, kind, path)
+        why = _explain_broken(reader, files, kind, path)
         if not why and fragment and fragment != "top":
-            why = _why_no_place(reader, pages, path, fragment, stop)
+            why = _explain_no_place(reader, pages, path, fragment, stop)
         if why:
             found.broken[url] = why
     for name in files.missing:
@@ -298,7 +300,7 @@ def _follow(reader: Reader, files: PageFolder, phone: Mapping[str, Any], stop: S
     return found
 
 
-def _why_broken(reader: Reader, files: PageFolder, kind: str, path: str) -> str:
+def _explain_broken(reader: Reader, files: PageFolder, kind: str, path: str) -> str:
     if kind == "anchor":
         return ""
     if kind == "rooted":
@@ -311,14 +313,14 @@ def _why_broken(reader: Reader, files: PageFolder, kind: str, path: str) -> str:
     return "" if is_file(reader, path) else "the file is not there"
 
 
-def _why_no_place(
+def _explain_no_place(
     reader: Reader, pages: dict[str, frozenset[str]], path: str, fragment: str, stop: Stop
 ) -> str:
     if path not in pages:
         if len(pages) > MAX_OTHER_PAGES:
             return ""
-        text = text_of(read_whole(reader, reader.stat(path), path))
-        pages[path] = outline_of(path, text, stop).ids
+        text = decode_text(read_whole(reader, reader.stat(path), path))
+        pages[path] = outline_file(path, text, stop).ids
     return "" if fragment in pages[path] else f"there is no place {fragment[:100]!r} in {path}"
 
 
@@ -339,7 +341,7 @@ async def _ask_sites(web: Web | None, urls: Sequence[str]) -> dict[str, str]:
     return asked
 
 
-def _failed(asked: Mapping[str, str]) -> dict[str, str]:
+def _select_failed(asked: Mapping[str, str]) -> dict[str, str]:
     return {url: why for url, why in asked.items() if why}
 
 

@@ -12,12 +12,12 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import READER, WRITER
 from sessiontree.contracts.recorded.results import Artifact, ToolResult
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
 from sessiontree.contracts.values.file_names import name_note
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree_tools.files.text_file import to_utf8
-from sessiontree_tools.pages.page_files import FileOutline, is_file, outline_of
+from sessiontree_tools.pages.page_files import FileOutline, is_file, outline_file
 
 WRITTEN: Final = ("html", "htm", "css", "js", "mjs", "json", "webmanifest", "svg", "xml", "txt")
 """Endings of the names of files that it writes."""
@@ -74,20 +74,20 @@ class WriteHtml(Tool[WriteHtmlParams]):
         if len(params.content) > MAX_CHARS:
             raise ValidationError(f"it has more than {MAX_CHARS:,} characters", "/content")
         data = to_utf8(params.content, "/content")
-        return await in_call_thread(ctx, lambda stop: _write_page(reader, writer, params, data, stop))
+        return await run_in_call_thread(ctx, lambda stop: _write_page(reader, writer, params, data, stop))
 
 
 def _write_page(
     reader: Reader, writer: Writer, params: WriteHtmlParams, data: bytes, stop: Stop
 ) -> ToolResult:
     try:
-        outline = outline_of(params.filename, params.content, stop)  # before anything is written
+        outline = outline_file(params.filename, params.content, stop)  # before anything is written
     except ExecutionError as error:
         raise ExecutionError(f"{error.message}. Nothing was written") from error
     end_if(stop)
     written = writer.write(params.filename, data)
     note = name_note(params.filename, written.path)
-    remarks = _remarks(reader, written.path, outline)
+    remarks = _collect_remarks(reader, written.path, outline)
     count = sum(len(each) for each in remarks.values() if isinstance(each, list))
     return ToolResult(
         output={
@@ -103,7 +103,7 @@ def _write_page(
     )
 
 
-def _remarks(reader: Reader, page: str, outline: FileOutline) -> dict[str, JsonValue]:
+def _collect_remarks(reader: Reader, page: str, outline: FileOutline) -> dict[str, JsonValue]:
     """Return what is to be seen to, by kind; kinds without any are left out."""
     found: dict[str, dict[str, None]] = {"problems": dict.fromkeys(outline.problems)}
     for reference in outline.references:

@@ -21,7 +21,7 @@ from sessiontree.contracts.recorded.capabilities import CHILD_WORKSPACES, READER
 from sessiontree.contracts.recorded.child_workspaces import ChangedFile, ChildChanges, ChildWorkspaces
 from sessiontree.contracts.recorded.results import Artifact, ToolResult
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue
 
@@ -76,25 +76,25 @@ class ChildWorkspace(Tool[ChildWorkspaceParams]):
         """
         children = ctx.require(CHILD_WORKSPACES)
         if params.action == "list":
-            return _listed(await children.list())
+            return _list_children(await children.list())
         if not params.target:
             raise ValidationError(f"{params.action} needs the id or label of a child", "/target")
         try:
             changes = await children.changes(params.target)
             if params.action == "diff":
-                return await _shown(children, changes)
+                return await _show_changes(children, changes)
             if params.action == "discard":
                 await children.settle(changes.session_id, "discarded")
                 return ToolResult(
                     output={"status": "discarded", "session_id": changes.session_id},
                     display=f"discarded the changes of {changes.session_id}",
                 )
-            return await _merged(ctx, children, changes)
+            return await _merge_changes(ctx, children, changes)
         except SessionNotFound as error:
             raise ExecutionError(f"nothing was done: {error}") from error
 
 
-def _listed(found: Sequence[ChildChanges]) -> ToolResult:
+def _list_children(found: Sequence[ChildChanges]) -> ToolResult:
     rows: list[JsonValue] = [
         {
             "session_id": each.session_id,
@@ -110,28 +110,28 @@ def _listed(found: Sequence[ChildChanges]) -> ToolResult:
     )
 
 
-async def _shown(children: ChildWorkspaces, changes: ChildChanges) -> ToolResult:
+async def _show_changes(children: ChildWorkspaces, changes: ChildChanges) -> ToolResult:
     _check_is_kept(changes)
     diff = await children.patch(changes.session_id) if changes.patch_bytes else ""
     return ToolResult(
-        output={"session_id": changes.session_id, **_files(changes.files), "diff": diff},
+        output={"session_id": changes.session_id, **_describe_files(changes.files), "diff": diff},
         display=f"{len(changes.files)} changed files of {changes.session_id}",
         untrusted=bool(changes.taint),
     )
 
 
-async def _merged(ctx: ToolContext, children: ChildWorkspaces, changes: ChildChanges) -> ToolResult:
+async def _merge_changes(ctx: ToolContext, children: ChildWorkspaces, changes: ChildChanges) -> ToolResult:
     session = changes.session_id
     if changes.state == "merged":
-        return _done(changes, f"the changes of {session} were merged before")
+        return _report_merged(changes, f"the changes of {session} were merged before")
     _check_is_kept(changes)
     reader, writer = ctx.require(READER), ctx.require(WRITER)
-    plan = await in_call_thread(ctx, lambda stop: _planned(reader, changes.files, stop))
+    plan = await run_in_call_thread(ctx, lambda stop: _plan_merge(reader, changes.files, stop))
     if not plan.conflicts:
         for step in plan.steps:
             if step.file.after:
                 step.now = await children.content(session, step.file.path)
-        await in_call_thread(ctx, lambda stop: _carry_out(reader, writer, plan, stop))
+        await run_in_call_thread(ctx, lambda stop: _carry_out(reader, writer, plan, stop))
     if plan.conflicts:
         rows: list[JsonValue] = [dict(each) for each in plan.conflicts[:MAX_SHOWN]]
         return ToolResult(
@@ -144,12 +144,12 @@ async def _merged(ctx: ToolContext, children: ChildWorkspaces, changes: ChildCha
             display=f"{len(plan.conflicts)} conflicts with {session}: nothing was changed",
         )
     await children.settle(session, "merged")
-    return _done(changes, f"merged {len(changes.files)} files of {session}")
+    return _report_merged(changes, f"merged {len(changes.files)} files of {session}")
 
 
-def _done(changes: ChildChanges, said: str) -> ToolResult:
+def _report_merged(changes: ChildChanges, said: str) -> ToolResult:
     return ToolResult(
-        output={"status": "merged", "session_id": changes.session_id, **_files(changes.files)},
+        output={"status": "merged", "session_id": changes.session_id, **_describe_files(changes.files)},
         display=said,
         artifacts=tuple(
             Artifact("file", "merged", path=each.path) for each in changes.files[:MAX_SHOWN] if each.after
@@ -157,7 +157,7 @@ def _done(changes: ChildChanges, said: str) -> ToolResult:
     )
 
 
-def _files(files: Sequence[ChangedFile]) -> dict[str, JsonValue]:
+def _describe_files(files: Sequence[ChangedFile]) -> dict[str, JsonValue]:
     rows: list[JsonValue] = [
         {"path": each.path, "change": "added" if not each.before else "updated" if each.after else "deleted"}
         for each in files[:MAX_SHOWN]
@@ -197,7 +197,7 @@ class _MergePlan:
         self.conflicts.append({"path": path, "reason": reason})
 
 
-def _planned(reader: Reader, files: Sequence[ChangedFile], stop: Stop) -> _MergePlan:
+def _plan_merge(reader: Reader, files: Sequence[ChangedFile], stop: Stop) -> _MergePlan:
     """Compare every file of this workspace with what the child began with; nothing is changed."""
     plan = _MergePlan()
     names = _Names(reader)
@@ -214,7 +214,7 @@ def _planned(reader: Reader, files: Sequence[ChangedFile], stop: Stop) -> _Merge
 
 
 def _compare(reader: Reader, names: _Names, file: ChangedFile, plan: _MergePlan) -> None:
-    kind = names.kind_of(file.path)
+    kind = names.find_kind(file.path)
     if kind == "":
         if not file.after:
             return  # it is gone here, too
@@ -248,19 +248,19 @@ class _Names:
         self._reader = reader
         self._folders: dict[str, dict[str, str] | None] = {"": None}
 
-    def kind_of(self, path: str) -> str:
+    def find_kind(self, path: str) -> str:
         """Return ``file``, ``directory``, ``link`` or ``other``; empty = nothing is there.
 
         ``way`` = a file is where a directory is needed.
         """
         parts = path.split("/")
         for count in range(1, len(parts)):
-            kind = self._kind("/".join(parts[:count]))
+            kind = self._find_kind("/".join(parts[:count]))
             if kind != "directory":
                 return kind if kind != "file" else "way"
-        return self._kind(path)
+        return self._find_kind(path)
 
-    def _kind(self, path: str) -> str:
+    def _find_kind(self, path: str) -> str:
         folder, name = posixpath.split(path)
         known = self._folders.get(folder)
         if known is None:

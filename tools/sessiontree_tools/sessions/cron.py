@@ -106,18 +106,18 @@ class CronTool(Tool[CronParams]):
         cron = ctx.require(CRON)
         match params.action:
             case "status" | "list":
-                return _listed(await cron.jobs(), whole=params.action == "list")
+                return _list_jobs(await cron.jobs(), whole=params.action == "list")
             case "runs":
-                return await _shown_runs(cron, params)
+                return await _show_runs(cron, params)
             case "add" | "update":
-                return await _changed(cron, params.action, params, ctx, wanted_in(params))
+                return await _change_job(cron, params.action, params, ctx, read_wanted_job(params))
             case "remove" | "pause" | "resume" | "run":
-                return await _changed(cron, params.action, params, ctx, JobWanted())
+                return await _change_job(cron, params.action, params, ctx, JobWanted())
             case _:
                 assert_never(params.action)
 
 
-def wanted_in(params: CronParams) -> JobWanted:
+def read_wanted_job(params: CronParams) -> JobWanted:
     """Return what a call wants a job to be."""
     has_budget = params.max_tokens is not None or params.max_cost_usd is not None
     return JobWanted(
@@ -138,14 +138,14 @@ def wanted_in(params: CronParams) -> JobWanted:
     )
 
 
-async def _changed(
+async def _change_job(
     cron: Cron, action: JobAction, params: CronParams, ctx: ToolContext, wanted: JobWanted
 ) -> ToolResult:
-    job_id = "" if action == "add" else _job_id(params)
+    job_id = "" if action == "add" else _require_job_id(params)
     row = await cron.change(JobChange(action, job_id, wanted), key=ctx.call_id)
     done = _DONE[action]
     return ToolResult(
-        output={"status": done, "job": _row(row)},
+        output={"status": done, "job": _build_row(row)},
         display=f"{done} {row.job.job_id}{f' ({row.job.name})' if row.job.name else ''}: {row.job.schedule}",
     )
 
@@ -160,19 +160,19 @@ _DONE: Mapping[JobAction, str] = {
 }
 
 
-def _job_id(params: CronParams) -> str:
+def _require_job_id(params: CronParams) -> str:
     if not params.job_id:
         raise ValidationError(f"{params.action} needs job_id; list shows the ids", "/job_id")
     return params.job_id
 
 
-def _listed(table: CronTable, *, whole: bool) -> ToolResult:
+def _list_jobs(table: CronTable, *, whole: bool) -> ToolResult:
     active = [row for row in table.jobs if row.job.status == "active"]
     nexts = [row.next_ms for row in active if row.next_ms is not None]
     next_time = min(nexts, default=None)
     display = f"{len(active)} of {len(table.jobs)} jobs are active"
     if whole:
-        rows: list[JsonValue] = [_row(row) for row in table.jobs]
+        rows: list[JsonValue] = [_build_row(row) for row in table.jobs]
         return ToolResult(output={"now": _time(table.now_ms), "jobs": rows}, display=display)
     status: JsonValue = {
         "now": _time(table.now_ms),
@@ -183,19 +183,19 @@ def _listed(table: CronTable, *, whole: bool) -> ToolResult:
     return ToolResult(output=status, display=display)
 
 
-async def _shown_runs(cron: Cron, params: CronParams) -> ToolResult:
-    job_id = _job_id(params)
+async def _show_runs(cron: Cron, params: CronParams) -> ToolResult:
+    job_id = _require_job_id(params)
     runs = await cron.history(job_id, limit=params.limit)
     rows: list[JsonValue] = [_run(run, "UTC") for run in runs]
     return ToolResult(output={"job_id": job_id, "runs": rows}, display=f"{len(rows)} entries of {job_id}")
 
 
-def _row(row: JobRow) -> JsonValue:
+def _build_row(row: JobRow) -> JsonValue:
     job = row.job
     shown: dict[str, Any] = {
         "job_id": job.job_id,
         "name": job.name,
-        "text": _short(job.text),
+        "text": _shorten(job.text),
         "schedule": job.schedule,
         "status": job.status,
         "next": None if row.next_ms is None else _time(row.next_ms, job.zone),
@@ -209,11 +209,11 @@ def _row(row: JobRow) -> JsonValue:
     if job.until_ms is not None:
         shown["until"] = _time(job.until_ms, job.zone)
     if job.target == "session":
-        shown |= _session(job)
+        shown |= _describe_session(job)
     return shown
 
 
-def _session(job: CronJob) -> dict[str, Any]:
+def _describe_session(job: CronJob) -> dict[str, Any]:
     caps = {} if job.budget is None else job.budget.model_dump(exclude_none=True)
     found = {"kind": str(job.kind), "agent": job.agent, "budget": caps, "ttl_s": job.ttl_s}
     return {"announce": job.announces, **{name: value for name, value in found.items() if value}}
@@ -224,12 +224,12 @@ def _run(run: JobRun, zone: str) -> JsonValue:
     if run.run_id:
         shown |= {"run_id": run.run_id, "session": run.session, "state": run.state}
         if run.summary:
-            shown["summary"] = _short(run.summary)
+            shown["summary"] = _shorten(run.summary)
         return shown
     return {**shown, "reason": run.reason, "slots": run.count if run.is_exact else f"more than {run.count}"}
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 

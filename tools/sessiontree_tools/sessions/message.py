@@ -31,7 +31,7 @@ class MessageParams(BaseModel):
 
     @field_validator("text")
     @classmethod
-    def _says_something(cls, text: str) -> str:
+    def _refuse_blank(cls, text: str) -> str:
         if not text.strip():
             raise ValueError("the message contains only white space")
         return text

@@ -26,7 +26,7 @@ from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.truncation import cut_text
-from sessiontree.contracts.values.untrusted import BEGIN, wrapped
+from sessiontree.contracts.values.untrusted import BEGIN, wrap_untrusted
 
 MAX_LISTED = 200
 MAX_SUMMARY_CHARS = 500
@@ -70,7 +70,7 @@ class SessionsList(Tool[SessionsListParams]):
         kind = None if params.kind is None else SessionKind(params.kind)
         is_live = None if params.status is None else params.status == "live"
         found = await ctx.require(SUBTREE).sessions(SessionFilter(kind, is_live, params.limit))
-        return _listed(found)
+        return _list_sessions(found)
 
 
 class SessionsHistoryParams(BaseModel):
@@ -117,7 +117,7 @@ class SessionsHistory(Tool[SessionsHistoryParams]):
         return ToolResult(
             output={
                 "session": found.session_id,
-                "messages": [_message(entry) for entry in found.entries],
+                "messages": [_format_message(entry) for entry in found.entries],
                 "has_earlier": found.has_earlier,
             },
             display=f"{len(found.entries)} messages of {found.session_id}",
@@ -140,8 +140,8 @@ class SessionsSendParams(BaseModel):
 
     @field_validator("message")
     @classmethod
-    def _says_something(cls, message: str) -> str:
-        return _not_blank(message)
+    def _refuse_blank(cls, message: str) -> str:
+        return _check_not_blank(message)
 
 
 class SessionsSend(Tool[SessionsSendParams]):
@@ -167,7 +167,7 @@ class SessionsSend(Tool[SessionsSendParams]):
             ExecutionError: the session can't be reached, has ended, or can't be steered.
             PermissionDenied: a message policy forbids it, or the session reaches no other.
         """
-        return await _sent(ctx, params.target, params.message, params.mode)
+        return await _send(ctx, params.target, params.message, params.mode)
 
 
 class AgentsListParams(BaseModel):
@@ -197,7 +197,7 @@ class AgentsList(Tool[AgentsListParams]):
             PermissionDenied: the session spawns nothing.
         """
         found = await ctx.require(SUBTREE).agents()
-        agents: list[JsonValue] = [_agent(each) for each in found]
+        agents: list[JsonValue] = [_describe_agent(each) for each in found]
         return ToolResult(output={"agents": agents, "yours": ctx.agent_id}, display=f"{len(found)} agents")
 
 
@@ -214,8 +214,8 @@ class SubagentsParams(BaseModel):
 
     @field_validator("message")
     @classmethod
-    def _says_something(cls, message: str | None) -> str | None:
-        return None if message is None else _not_blank(message)
+    def _refuse_blank(cls, message: str | None) -> str | None:
+        return None if message is None else _check_not_blank(message)
 
 
 class Subagents(Tool[SubagentsParams]):
@@ -246,26 +246,26 @@ class Subagents(Tool[SubagentsParams]):
             PermissionDenied: the session has no sessions below it, or a message policy forbids the message.
         """
         if params.action == "list":
-            return _listed(await ctx.require(SUBTREE).sessions(SessionFilter()))
+            return _list_sessions(await ctx.require(SUBTREE).sessions(SessionFilter()))
         if not params.target:
             raise ValidationError(f"{params.action} needs the id or label of a session", "/target")
         if params.action == "steer":
             if params.message is None:
                 raise ValidationError("steer needs a message", "/message")
-            return await _sent(ctx, params.target, params.message, "steer")
+            return await _send(ctx, params.target, params.message, "steer")
         try:
             ended = await ctx.require(SESSIONS).stop(params.target, reason=f"{ctx.session_id} stopped it")
         except SessionNotFound as error:
             raise ExecutionError(f"nothing was stopped: {error}") from error
         shown = ended[:MAX_STOPPED]
         return ToolResult(
-            output={"status": "killed", "sessions": _rows(shown), "left_out": len(ended) - len(shown)},
+            output={"status": "killed", "sessions": _build_rows(shown), "left_out": len(ended) - len(shown)},
             display=f"stopped {ended[0].session_id} and {len(ended) - 1} below it",
-            untrusted=_marks(shown),
+            untrusted=_choose_marking(shown),
         )
 
 
-async def _sent(
+async def _send(
     ctx: ToolContext, target: str, message: str, mode: Literal["follow_up", "steer"]
 ) -> ToolResult:
     sessions = ctx.require(SESSIONS)
@@ -279,18 +279,18 @@ async def _sent(
     )
 
 
-def _not_blank(message: str) -> str:
+def _check_not_blank(message: str) -> str:
     if not message.strip():
         raise ValueError("the message contains only white space")
     return message
 
 
-def _agent(agent: AgentInfo) -> JsonValue:
+def _describe_agent(agent: AgentInfo) -> JsonValue:
     members: dict[str, JsonValue] = {"name": agent.name, "model": agent.model}
     return {**members, "description": agent.description} if agent.description else members
 
 
-def _message(entry: TranscriptEntry) -> JsonValue:
+def _format_message(entry: TranscriptEntry) -> JsonValue:
     members: dict[str, JsonValue] = {"number": entry.number, "role": entry.role, "text": entry.text}
     if entry.origin:
         members["origin"] = entry.origin
@@ -301,32 +301,32 @@ def _message(entry: TranscriptEntry) -> JsonValue:
     return members
 
 
-def _listed(found: SessionRows) -> ToolResult:
+def _list_sessions(found: SessionRows) -> ToolResult:
     live = sum(not row.status.is_final for row in found.rows)
     return ToolResult(
-        output={"sessions": _rows(found.rows), "left_out": found.left_out},
+        output={"sessions": _build_rows(found.rows), "left_out": found.left_out},
         display=f"{len(found.rows)} sessions, {live} of them live",
-        untrusted=_marks(found.rows),
+        untrusted=_choose_marking(found.rows),
     )
 
 
-def _marks(rows: Iterable[SessionRow]) -> Any:
+def _choose_marking(rows: Iterable[SessionRow]) -> Any:
     return "marked" if any(row.taint and (row.summary or row.given_up) for row in rows) else False
 
 
-def _rows(rows: Iterable[SessionRow]) -> list[JsonValue]:
-    return [_row(row) for row in rows]
+def _build_rows(rows: Iterable[SessionRow]) -> list[JsonValue]:
+    return [_build_row(row) for row in rows]
 
 
-def _said(row: SessionRow, text: str) -> str:
+def _frame_text(row: SessionRow, text: str) -> str:
     shown = cut_text(text, MAX_SUMMARY_CHARS)
-    return wrapped(shown, kind="session", source=row.session_id) if shown and row.taint else shown
+    return wrap_untrusted(shown, kind="session", source=row.session_id) if shown and row.taint else shown
 
 
-def _row(row: SessionRow) -> dict[str, JsonValue]:
+def _build_row(row: SessionRow) -> dict[str, JsonValue]:
     """Return a row as an object, without the members that say nothing."""
-    summary = _said(row, row.summary)
-    given_up = _said(row, "\n".join(row.given_up))
+    summary = _frame_text(row, row.summary)
+    given_up = _frame_text(row, "\n".join(row.given_up))
     members: dict[str, JsonValue] = {
         "id": row.session_id,
         "label": row.label,

@@ -22,11 +22,11 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import BROWSER, READER, WRITER
 from sessiontree.contracts.recorded.results import Artifact, ToolResult, Untrusted
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.values.messages import ImageContent
-from sessiontree.contracts.values.untrusted import wrapped
+from sessiontree.contracts.values.untrusted import wrap_untrusted
 
 Action: TypeAlias = Literal[
     "status", "start", "stop", "tabs", "open", "focus", "close", "navigate", "snapshot", "act", "screenshot",
@@ -128,7 +128,7 @@ class BrowserTool(Tool[BrowserParams]):
         return await _ACTS[params.action](params, ctx.require(BROWSER), ctx)
 
 
-async def _status(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
+async def _report_status(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
     found = await (browser.start() if params.action == "start" else browser.status())
     if not found.is_running:
         why = f": {found.ended}" if found.ended else ""
@@ -143,9 +143,9 @@ async def _status(params: BrowserParams, browser: Browser, ctx: ToolContext) -> 
         f"{counts}, {found.memory_bytes // 2**20} MiB of memory.",
     ]
     if found.refused:
-        lines.append(_marked("\n".join(found.refused), "refused connections"))
+        lines.append(_mark_text("\n".join(found.refused), "refused connections"))
     return ToolResult(
-        output="\n".join([*lines, _tabs_text(found.tabs)]),
+        output="\n".join([*lines, _format_tabs(found.tabs)]),
         display=f"browser: {len(found.tabs)} tabs",
         details={
             "action": params.action,
@@ -156,7 +156,7 @@ async def _status(params: BrowserParams, browser: Browser, ctx: ToolContext) -> 
             "received_bytes": found.received_bytes,
             "memory_bytes": found.memory_bytes,
             "refused": list(found.refused),
-            "tabs": [_row(tab) for tab in found.tabs],
+            "tabs": [_build_row(tab) for tab in found.tabs],
         },
     )
 
@@ -167,40 +167,42 @@ async def _stop(params: BrowserParams, browser: Browser, ctx: ToolContext) -> To
     return ToolResult(output=said, display="browser: stopped", details={"action": "stop", "ran": ran})
 
 
-async def _tabs(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
+async def _list_tabs(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
     tabs = (await browser.status()).tabs
     return ToolResult(
-        output=_tabs_text(tabs),
+        output=_format_tabs(tabs),
         display=f"browser: {len(tabs)} tabs",
-        details={"action": "tabs", "tabs": [_row(tab) for tab in tabs]},
+        details={"action": "tabs", "tabs": [_build_row(tab) for tab in tabs]},
     )
 
 
 async def _open(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
-    url = _given(params, "url")
-    size = _viewport(params)
+    url = _require_argument(params, "url")
+    size = _make_viewport(params)
     tab = await (browser.open(url) if size is None else browser.open(url, viewport=size))
-    return _tab_result(params, tab, "opened; take a snapshot to read it")
+    return _make_tab_result(params, tab, "opened; take a snapshot to read it")
 
 
 async def _navigate(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
-    tab = await browser.navigate(_given(params, "url"), tab_id=params.tab)
-    return _tab_result(params, tab, "loaded; take a snapshot to read it")
+    tab = await browser.navigate(_require_argument(params, "url"), tab_id=params.tab)
+    return _make_tab_result(params, tab, "loaded; take a snapshot to read it")
 
 
-async def _focus(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
-    return _tab_result(params, await browser.focus(_given(params, "tab")), "is the current tab")
+async def _focus_tab(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
+    return _make_tab_result(
+        params, await browser.focus(_require_argument(params, "tab")), "is the current tab"
+    )
 
 
 async def _close(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
-    return _tab_result(params, await browser.close(params.tab), "closed")
+    return _make_tab_result(params, await browser.close(params.tab), "closed")
 
 
 async def _snapshot(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
     max_chars = min(params.max_chars, max(MIN_CHARS, ctx.config.max_result_chars - FRAME_CHARS))
     found = await browser.snapshot(tab_id=params.tab, max_chars=max_chars)
     tab = found.tab
-    lines = [_marked(f"{_tab_text(tab)}\n\n{found.text or '[the page is empty]'}", tab.url)]
+    lines = [_mark_text(f"{_format_tab(tab)}\n\n{found.text or '[the page is empty]'}", tab.url)]
     if found.truncated:
         lines.append(f"[cut after {len(found.text)} characters; scroll or act does not change that]")
     return ToolResult(
@@ -208,7 +210,7 @@ async def _snapshot(params: BrowserParams, browser: Browser, ctx: ToolContext) -
         display=f"browser: {tab.url}, {found.refs} elements",
         details={
             "action": "snapshot",
-            "tab": _row(tab),
+            "tab": _build_row(tab),
             "refs": found.refs,
             "chars": len(found.text),
             "truncated": found.truncated,
@@ -233,12 +235,12 @@ async def _act(params: BrowserParams, browser: Browser, ctx: ToolContext) -> Too
     )
     tab = await browser.act(action, tab_id=params.tab)
     said = "a dialog waits: answer it with dialog" if tab.dialog else "done; take a snapshot to see the page"
-    return _tab_result(params, tab, f"{params.do}: {said}")
+    return _make_tab_result(params, tab, f"{params.do}: {said}")
 
 
-async def _screenshot(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
+async def _take_screenshot(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
     picture = await browser.screenshot(
-        tab_id=params.tab, viewport=_viewport(params), full_page=params.full_page, ref=params.ref
+        tab_id=params.tab, viewport=_make_viewport(params), full_page=params.full_page, ref=params.ref
     )
     return ToolResult(
         output=f"A picture of {'element ' + str(params.ref) if params.ref else 'the page'}.",
@@ -248,12 +250,12 @@ async def _screenshot(params: BrowserParams, browser: Browser, ctx: ToolContext)
     )
 
 
-async def _console(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
+async def _read_console(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
     lines = await browser.console(tab_id=params.tab)
     room = min(params.max_chars, max(MIN_CHARS, ctx.config.max_result_chars - FRAME_CHARS))
-    text = "\n".join(_line_text(line) for line in lines)
+    text = "\n".join(_format_line(line) for line in lines)
     return ToolResult(
-        output=_marked(text[-room:], "console") if lines else "The console is empty.",
+        output=_mark_text(text[-room:], "console") if lines else "The console is empty.",
         display=f"browser: {len(lines)} lines of the console",
         details={
             "action": "console",
@@ -262,11 +264,11 @@ async def _console(params: BrowserParams, browser: Browser, ctx: ToolContext) ->
     )
 
 
-async def _pdf(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
-    path = _given(params, "path")
+async def _write_pdf(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
+    path = _require_argument(params, "path")
     writer = ctx.require(WRITER)
     data = await browser.pdf(tab_id=params.tab)
-    written = await in_call_thread(ctx, lambda stop: writer.write(path, data))
+    written = await run_in_call_thread(ctx, lambda stop: writer.write(path, data))
     return ToolResult(
         output=f"Wrote {written.path}: {written.bytes} bytes.",
         display=f"browser: {written.path}, {written.bytes:,} bytes",
@@ -281,49 +283,51 @@ async def _upload(params: BrowserParams, browser: Browser, ctx: ToolContext) -> 
     if not params.paths:
         raise ValidationError("upload needs paths, the files", "/paths")
     reader, paths = ctx.require(READER), params.paths
-    files = await in_call_thread(ctx, lambda stop: [_file(reader, path, stop) for path in paths])
+    files = await run_in_call_thread(ctx, lambda stop: [_read_file(reader, path, stop) for path in paths])
     tab = await browser.upload(params.ref, files, tab_id=params.tab)
-    return _tab_result(params, tab, f"{len(files)} files were given to the page")
+    return _make_tab_result(params, tab, f"{len(files)} files were given to the page")
 
 
-async def _dialog(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
+async def _answer_dialog(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
     tab = await browser.answer_dialog(params.accept, text=params.text or "", tab_id=params.tab)
-    return _tab_result(params, tab, "the dialog was " + ("accepted" if params.accept else "dismissed"))
+    return _make_tab_result(params, tab, "the dialog was " + ("accepted" if params.accept else "dismissed"))
 
 
 async def _evaluate(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
-    value = await browser.evaluate(_given(params, "script"), tab_id=params.tab, time_s=params.wait_s or 30.0)
+    value = await browser.evaluate(
+        _require_argument(params, "script"), tab_id=params.tab, time_s=params.wait_s or 30.0
+    )
     text = dump_readable(value)
     room = min(params.max_chars, max(MIN_CHARS, ctx.config.max_result_chars - FRAME_CHARS))
     cut = f"\n[cut after {room} of {len(text)} characters]" if len(text) > room else ""
     return ToolResult(
-        output=_marked(text[:room], "script") + cut,
+        output=_mark_text(text[:room], "script") + cut,
         display=f"browser: a value of {len(text)} characters",
         details={"action": "evaluate", "chars": len(text), "truncated": len(text) > room},
     )
 
 
 _ACTS: Final[Mapping[Action, Act]] = {
-    "status": _status,
-    "start": _status,
+    "status": _report_status,
+    "start": _report_status,
     "stop": _stop,
-    "tabs": _tabs,
+    "tabs": _list_tabs,
     "open": _open,
-    "focus": _focus,
+    "focus": _focus_tab,
     "close": _close,
     "navigate": _navigate,
     "snapshot": _snapshot,
     "act": _act,
-    "screenshot": _screenshot,
-    "console": _console,
-    "pdf": _pdf,
+    "screenshot": _take_screenshot,
+    "console": _read_console,
+    "pdf": _write_pdf,
     "upload": _upload,
-    "dialog": _dialog,
+    "dialog": _answer_dialog,
     "evaluate": _evaluate,
 }
 
 
-def _given(params: BrowserParams, name: Literal["url", "tab", "path", "script"]) -> str:
+def _require_argument(params: BrowserParams, name: Literal["url", "tab", "path", "script"]) -> str:
     """Return an argument that the action needs.
 
     Raises:
@@ -335,7 +339,7 @@ def _given(params: BrowserParams, name: Literal["url", "tab", "path", "script"])
     return value
 
 
-def _viewport(params: BrowserParams) -> Viewport | None:
+def _make_viewport(params: BrowserParams) -> Viewport | None:
     if params.width is None and params.height is None:
         return None
     if params.width is None or params.height is None:
@@ -343,7 +347,7 @@ def _viewport(params: BrowserParams) -> Viewport | None:
     return Viewport(params.width, params.height)
 
 
-def _file(reader: Reader, path: str, stop: Stop) -> tuple[str, bytes]:
+def _read_file(reader: Reader, path: str, stop: Stop) -> tuple[str, bytes]:
     """Return the name of a file without its directories, and its content."""
     entry = reader.stat(path)
     with reader.open(path) as stream:
@@ -353,7 +357,7 @@ def _file(reader: Reader, path: str, stop: Stop) -> tuple[str, bytes]:
     return entry.path.rpartition("/")[2], data
 
 
-def _row(tab: Tab) -> dict[str, JsonValue]:
+def _build_row(tab: Tab) -> dict[str, JsonValue]:
     return {
         "tab": tab.tab_id,
         "url": tab.url,
@@ -364,7 +368,7 @@ def _row(tab: Tab) -> dict[str, JsonValue]:
     }
 
 
-def _tab_text(tab: Tab) -> str:
+def _format_tab(tab: Tab) -> str:
     lines = [f"Tab: {tab.tab_id}{' (current)' * tab.is_current}"]
     lines += [f"Title: {tab.title}"] if tab.title else []
     lines.append(f"Address: {tab.url}")
@@ -373,21 +377,21 @@ def _tab_text(tab: Tab) -> str:
     return "\n".join(lines)
 
 
-def _tabs_text(tabs: tuple[Tab, ...]) -> str:
-    return _marked("\n\n".join(map(_tab_text, tabs)), "tabs") if tabs else "No tab is open."
+def _format_tabs(tabs: tuple[Tab, ...]) -> str:
+    return _mark_text("\n\n".join(map(_format_tab, tabs)), "tabs") if tabs else "No tab is open."
 
 
-def _tab_result(params: BrowserParams, tab: Tab, said: str) -> ToolResult:
+def _make_tab_result(params: BrowserParams, tab: Tab, said: str) -> ToolResult:
     return ToolResult(
-        output=f"{tab.tab_id} {said}.\n{_marked(_tab_text(tab), tab.url)}",
+        output=f"{tab.tab_id} {said}.\n{_mark_text(_format_tab(tab), tab.url)}",
         display=f"browser: {params.action} {tab.url}",
-        details={"action": params.action, "tab": _row(tab)},
+        details={"action": params.action, "tab": _build_row(tab)},
     )
 
 
-def _line_text(line: ConsoleLine) -> str:
+def _format_line(line: ConsoleLine) -> str:
     return f"{line.kind}: {line.text}" + (f" ({line.place})" if line.place else "")
 
 
-def _marked(text: str, source: str) -> str:
-    return wrapped(text, kind="browser", source=source)
+def _mark_text(text: str, source: str) -> str:
+    return wrap_untrusted(text, kind="browser", source=source)

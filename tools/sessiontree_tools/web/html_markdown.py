@@ -101,7 +101,7 @@ class LenientSoup(BeautifulSoup):
         return super().handle_starttag(name, *args, **kwargs)
 
 
-def converted_page(
+def convert_page(
     page: str, *, mode: Literal["markdown", "text"], base: str, max_chars: int
 ) -> dict[str, str | bool | list[str]]:
     """Return ``{title, text, more, notes}``: what the page says, whether that went on, what was left out.
@@ -114,30 +114,30 @@ def converted_page(
 
     Contract: total; a page that can't be parsed becomes its text without tags.
     """
-    page = repaired_page(page)
+    page = repair_page(page)
     try:
         title, text, notes = _read(page, mode, base)
     except Exception:  # noqa: BLE001 - three libraries may raise anything for what nobody thought of
-        title, text, notes = "", text_without_tags(page), []
+        title, text, notes = "", remove_tags(page), []
     text = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t\xa0]+$", "", text, flags=re.MULTILINE)).strip()
     text = re.sub(rf"^[ \t]*{KEPT}$", "", text, flags=re.MULTILINE).replace(KEPT, "").rstrip()
     return {"title": title, "text": text[:max_chars], "more": len(text) > max_chars, "notes": notes}
 
 
-def repaired_page(page: str) -> str:
+def repair_page(page: str) -> str:
     """Return a page without what the parser refuses a whole page for; it is shown as what it is."""
     page = page.encode("utf-8", "replace").decode("utf-8").replace(KEPT, "")
     # The standard ends a comment also so; Python's parser does not know it.
     page = page.replace("<!-->", "<!-- -->").replace("<!--->", "<!-- -->").replace("--!>", "-->")
-    return NO_SECTION.sub("&lt;![", CHARACTER.sub(_short, page))
+    return NO_SECTION.sub("&lt;![", CHARACTER.sub(_shorten_reference, page))
 
 
-def _short(character: re.Match[str]) -> str:
+def _shorten_reference(character: re.Match[str]) -> str:
     digits = character[1].lstrip("0")
     return f"&#{digits or '0'};" if len(digits) < 8 else "\N{REPLACEMENT CHARACTER}"
 
 
-def text_without_tags(page: str) -> str:
+def remove_tags(page: str) -> str:
     """Return the text of a page that can't be parsed: what is left without tags, one line for each."""
     lines = (" ".join(line.split()) for line in html.unescape(BARE.sub("\n", page)).split("\n"))
     return "\n".join(line for line in lines if line)
@@ -161,16 +161,16 @@ def _read(page: str, mode: Literal["markdown", "text"], base: str) -> tuple[str,
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
         soup = LenientSoup(page, "html.parser")
-    title = _title(soup)
-    base = _base(soup, base)
+    title = _find_title(soup)
+    base = _find_base(soup, base)
     has_scripts = soup.find(_is_program) is not None
     notes = prune(soup)
-    if has_scripts and shown_size(soup) < NOTED_CHARS:
+    if has_scripts and measure_shown_size(soup) < NOTED_CHARS:
         notes.append("the page's text may be made by scripts, which are not run")
-    root = _main(soup)
+    root = _find_main(soup)
     if mode == "text" or _is_deep(root):
         _mark_levels(root)
-        return title, element_text(root), notes
+        return title, extract_element_text(root), notes
     _mend_links(root, base)
     _mark_levels(root)
     for cell in root.find_all(["td", "th"]):
@@ -180,7 +180,7 @@ def _read(page: str, mode: Literal["markdown", "text"], base: str) -> tuple[str,
     try:
         return title, str(converter.convert_soup(root)), notes
     except Exception:  # noqa: BLE001 - values that are not numbers, in attributes; and what memory has no room for
-        return title, element_text(root), notes
+        return title, extract_element_text(root), notes
 
 
 def prune(soup: Tag) -> list[str]:
@@ -195,16 +195,18 @@ def prune(soup: Tag) -> list[str]:
         element.name = "div"  # it is shown in place of what is around it
     not_shown = soup.find_all(_is_not_shown)
     templates = [element for element in not_shown if element.name == "template"]
-    hidden = [element for element in not_shown if element.name not in NOT_SHOWN and not _leads(element)]
+    hidden = [
+        element for element in not_shown if element.name not in NOT_SHOWN and not _is_navigation(element)
+    ]
     last = {id(element) for element in (*templates, *hidden)}
     for element in not_shown:
         if id(element) not in last:
             element.extract()
     left_out = [
-        (_chars_taken(soup, templates), "templates, which scripts fill in,"),
-        (_chars_taken(soup, hidden), "hidden elements"),
+        (_take_out_elements(soup, templates), "templates, which scripts fill in,"),
+        (_take_out_elements(soup, hidden), "hidden elements"),
     ]
-    shown = shown_size(soup)
+    shown = measure_shown_size(soup)
     notes = [
         f"{chars} characters in {where} were left out"
         for chars, where in left_out
@@ -220,24 +222,24 @@ def prune(soup: Tag) -> list[str]:
     return notes
 
 
-def _chars_taken(soup: Tag, elements: list[Tag]) -> int:
+def _take_out_elements(soup: Tag, elements: list[Tag]) -> int:
     """Take out elements and return how many characters they hold."""
     if not elements:
         return 0
-    before = shown_size(soup)
+    before = measure_shown_size(soup)
     for element in elements:
         element.extract()
-    return before - shown_size(soup)
+    return before - measure_shown_size(soup)
 
 
-def shown_size(soup: Tag) -> int:
+def measure_shown_size(soup: Tag) -> int:
     """Return how many characters of text there are, without space around each piece and without programs."""
     return sum(
         len(text.strip()) for text in soup.find_all(string=True) if not isinstance(text, (Script, Stylesheet))
     )
 
 
-def element_text(root: Tag) -> str:
+def extract_element_text(root: Tag) -> str:
     """Return the text beneath an element; blocks stand on lines of their own."""
     parts: list[str] = []
     preformatted = 0
@@ -291,12 +293,12 @@ def _is_not_shown(element: Tag) -> bool:
     return (
         "hidden" in attributes
         or attributes.get("aria-hidden") == "true"
-        or _leads(element)
+        or _is_navigation(element)
         or bool(HIDING.search(str(attributes.get("style", ""))[:2000]))
     )
 
 
-def _leads(element: Tag) -> bool:
+def _is_navigation(element: Tag) -> bool:
     """Whether an element only leads around the site."""
     return element.get("role") in {"navigation", "search", "dialog"}
 
@@ -306,17 +308,17 @@ def _is_program(element: Tag) -> bool:
     return element.name == "script" and "json" not in str(element.get("type", "")).lower()
 
 
-def _title(soup: BeautifulSoup) -> str:
+def _find_title(soup: BeautifulSoup) -> str:
     found = soup.find("title")
     return " ".join(found.get_text().split())[:MAX_TITLE_CHARS] if found is not None else ""
 
 
-def _base(soup: BeautifulSoup, base: str) -> str:
+def _find_base(soup: BeautifulSoup, base: str) -> str:
     found = soup.find("base", href=True)
-    return _joined(base, str(found["href"])) or base if isinstance(found, Tag) else base
+    return _resolve_link(base, str(found["href"])) or base if isinstance(found, Tag) else base
 
 
-def _main(soup: BeautifulSoup) -> Tag:
+def _find_main(soup: BeautifulSoup) -> Tag:
     found = soup.find_all(lambda element: element.name == "main" or element.get("role") == "main")
     if len(found) == 1 and len(found[0].get_text(strip=True)) >= MAIN_CHARS:
         return found[0]
@@ -325,7 +327,7 @@ def _main(soup: BeautifulSoup) -> Tag:
 
 def _mend_links(root: Tag, base: str) -> None:
     for link in root.find_all("a"):
-        target = _joined(base, str(link["href"])) if link.has_attr("href") else ""
+        target = _resolve_link(base, str(link["href"])) if link.has_attr("href") else ""
         if target and link.get_text(strip=True):
             link.attrs = {"href": target}
         else:
@@ -349,7 +351,7 @@ def _mark_levels(root: Tag) -> None:
         element.replace_with(NavigableString(f"{mark}{text}" if text.isalnum() else f"{mark}({text})"))
 
 
-def _joined(base: str, reference: str) -> str:
+def _resolve_link(base: str, reference: str) -> str:
     """Return where a reference leads; nothing where that is not a page."""
     if len(reference) > MAX_LINK_CHARS or reference.startswith("#"):
         return ""
@@ -369,7 +371,7 @@ def main() -> None:
     with suppress(OSError, ValueError):  # a lower limit is in force already
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.setrecursionlimit(RECURSION)
-    answer = converted_page(sys.stdin.buffer.read().decode("utf-8", "replace"), **order)
+    answer = convert_page(sys.stdin.buffer.read().decode("utf-8", "replace"), **order)
     sys.stdout.buffer.write(json.dumps(answer).encode())
     sys.stdout.buffer.flush()
 

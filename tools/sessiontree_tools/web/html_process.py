@@ -19,7 +19,7 @@ from typing import IO, Any, Literal
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.tools.thread_calls import Stop, end_if
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree_tools.files.own_process import end_process, pipe_descriptor, start_process
+from sessiontree_tools.files.own_process import end_process, get_pipe_descriptor, start_process
 
 LIMIT_S = 20.0
 """Longest conversion, the start of the interpreter included."""
@@ -97,15 +97,15 @@ def ask_program(
         try:
             found: dict[str, Any] = json.loads(answer)
         except ValueError as error:
-            raise ExecutionError(f"the page could not be converted: {_reason(process, said)}") from error
+            raise ExecutionError(f"the page could not be converted: {_explain_end(process, said)}") from error
     finally:
         end_process(process)
     return found
 
 
-def _reason(process: subprocess.Popen[bytes], said: bytes) -> str:
+def _explain_end(process: subprocess.Popen[bytes], said: bytes) -> str:
     """Return why a process that answered nothing ended; its pipes have ended, so it is about to."""
-    status = _status(process)
+    status = _peek_status(process)
     last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if "ModuleNotFoundError" in last or "ImportError" in last:
         return f"this interpreter's site-packages lack what converts it ({last}); install markdownify"
@@ -116,7 +116,7 @@ def _reason(process: subprocess.Popen[bytes], said: bytes) -> str:
     return f"its process ended with {status} ({last[:MAX_SAID_CHARS] or 'and said nothing'})"
 
 
-def _status(process: subprocess.Popen[bytes]) -> int | None:
+def _peek_status(process: subprocess.Popen[bytes]) -> int | None:
     """Return how a process ended; it is not waited for, so that its id stays its own until it is ended."""
     handle = os.pidfd_open(process.pid)
     try:
@@ -137,7 +137,7 @@ def _talk(
     """Return what the process answers, while it is given the request, and what it complained of last."""
     # By hand: a communicate that is asked again after its time-out sends no more of what it was given.
     streams = (process.stdin, process.stdout, process.stderr)
-    to, answering, complaining = (_unblocked(stream) for stream in streams)
+    to, answering, complaining = (_unblock(stream) for stream in streams)
     deadline = time.monotonic() + limit_s
     unsent, received, said = memoryview(request), bytearray(), b""
     reading = 2
@@ -148,7 +148,7 @@ def _talk(
     while True:
         for pipe, _ in poll.poll(TICK_S * 1000):
             if pipe == to:
-                unsent = unsent[_written(to, unsent) :]
+                unsent = unsent[_write_to_pipe(to, unsent) :]
                 if not unsent:
                     poll.unregister(to)
                     process.stdin.close()  # type: ignore[union-attr] # it is a pipe
@@ -168,7 +168,7 @@ def _talk(
             raise ExecutionError(f"the page could not be converted within {limit_s:g} s")
 
 
-def _written(pipe: int, data: memoryview) -> int:
+def _write_to_pipe(pipe: int, data: memoryview) -> int:
     """Return how many bytes a pipe took; all of them where nobody reads it any more."""
     try:
         return os.write(pipe, data)
@@ -178,7 +178,7 @@ def _written(pipe: int, data: memoryview) -> int:
         return len(data)
 
 
-def _unblocked(stream: IO[bytes] | None) -> int:
-    pipe = pipe_descriptor(stream)
+def _unblock(stream: IO[bytes] | None) -> int:
+    pipe = get_pipe_descriptor(stream)
     os.set_blocking(pipe, False)
     return pipe

@@ -24,9 +24,9 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import HTTP, READER, WRITER
 from sessiontree.contracts.recorded.results import Artifact, ToolResult, Untrusted
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import in_call_thread
+from sessiontree.contracts.tools.thread_calls import run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
-from sessiontree.contracts.values.untrusted import wrapped
+from sessiontree.contracts.values.untrusted import wrap_untrusted
 from sessiontree_tools.files.text_file import to_utf8
 from sessiontree_tools.web.web_characters import decode_page, page_kind
 
@@ -89,7 +89,7 @@ class SendRequest(Tool[SendRequestParams]):
         """
         sender = ctx.require(HTTP)
         writer = None if params.save_as is None else ctx.require(WRITER)
-        body, media = await _sent_body(params, ctx)
+        body, media = await _build_body(params, ctx)
         headers = dict(params.headers)
         if media and "content-type" not in {name.lower() for name in headers}:
             headers["Content-Type"] = media
@@ -105,21 +105,23 @@ class SendRequest(Tool[SendRequestParams]):
             "truncated": page.truncated,
             "redirects": list(page.redirects),
         }
-        display = f"{params.method} {page.url[:SHOWN_URL_CHARS]}: {_status(page.status)}"
+        display = f"{params.method} {page.url[:SHOWN_URL_CHARS]}: {_format_status(page.status)}"
         if writer is None or params.save_as is None or page.truncated:
             note = "[nothing was saved: the body is too long]" if writer is not None else ""
-            return ToolResult(output=_said(answer, ctx, note), display=display, details=details)
+            return ToolResult(output=_describe_answer(answer, ctx, note), display=display, details=details)
         path = params.save_as
-        written = await in_call_thread(ctx, lambda stop: writer.write(path, page.body))
+        written = await run_in_call_thread(ctx, lambda stop: writer.write(path, page.body))
         return ToolResult(
-            output=_said(answer, ctx, f"[{written.bytes} bytes were saved to {written.path}]", body=False),
+            output=_describe_answer(
+                answer, ctx, f"[{written.bytes} bytes were saved to {written.path}]", body=False
+            ),
             display=f"{display}, {written.bytes} bytes to {written.path}",
             artifacts=(Artifact("file", "created" if written.created else "replaced", path=written.path),),
             details={**details, "path": written.path},
         )
 
 
-async def _sent_body(params: SendRequestParams, ctx: ToolContext) -> tuple[bytes, str]:
+async def _build_body(params: SendRequestParams, ctx: ToolContext) -> tuple[bytes, str]:
     """Return a request's body and the media type it has unless the call names one."""
     given = {
         name
@@ -133,14 +135,14 @@ async def _sent_body(params: SendRequestParams, ctx: ToolContext) -> tuple[bytes
     if params.body is not None:
         return to_utf8(params.body, "/body"), "text/plain; charset=utf-8"
     if params.json_body is not None:
-        return _json_bytes(params.json_body), "application/json"
+        return _to_json_bytes(params.json_body), "application/json"
     if params.file is not None:
         reader, path = ctx.require(READER), params.file
-        return await in_call_thread(ctx, lambda stop: _read(reader, path)), "application/octet-stream"
+        return await run_in_call_thread(ctx, lambda stop: _read(reader, path)), "application/octet-stream"
     return b"", ""
 
 
-def _json_bytes(value: Mapping[str, Any]) -> bytes:
+def _to_json_bytes(value: Mapping[str, Any]) -> bytes:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (ValueError, RecursionError) as error:
@@ -156,16 +158,16 @@ def _read(reader: Reader, path: str) -> bytes:
     return data
 
 
-def _said(answer: HttpResponse, ctx: ToolContext, note: str, *, body: bool = True) -> str:
+def _describe_answer(answer: HttpResponse, ctx: ToolContext, note: str, *, body: bool = True) -> str:
     """Return what a model reads of an answer."""
     page = answer.page
     max_chars = max(MIN_CHARS, ctx.config.max_result_chars - FRAME_CHARS)
-    lines = [f"Status: {_status(page.status)}", f"Address: {page.url}"]
+    lines = [f"Status: {_format_status(page.status)}", f"Address: {page.url}"]
     head = "\n".join(f"{name}: {value[:SHOWN_VALUE_CHARS]}" for name, value in answer.headers)
     lines.append(head[: min(HEADERS_CHARS, max_chars // 2)])
     notes = [note] if note else []
     if body:
-        text, about = _body_text(page, max_chars - len(lines[-1]))
+        text, about = _format_body(page, max_chars - len(lines[-1]))
         lines += ["", text]
         notes += about
     if answer.leads_to:
@@ -173,10 +175,10 @@ def _said(answer: HttpResponse, ctx: ToolContext, note: str, *, body: bool = Tru
         notes.append("[not followed: this request would have been sent again, to another origin]")
     elif answer.method != "HEAD" and page.redirects:
         notes.append(f"[redirects were followed; the last request was a {answer.method}]")
-    return "\n".join([wrapped("\n".join(lines), kind="http response", source=page.url), *notes])
+    return "\n".join([wrap_untrusted("\n".join(lines), kind="http response", source=page.url), *notes])
 
 
-def _body_text(page: Page, max_chars: int) -> tuple[str, list[str]]:
+def _format_body(page: Page, max_chars: int) -> tuple[str, list[str]]:
     if not page.body:
         return "[no body]", []
     if page_kind(page) == "binary":
@@ -191,7 +193,7 @@ def _body_text(page: Page, max_chars: int) -> tuple[str, list[str]]:
     return decoded.text[:max_chars], notes
 
 
-def _status(status: int) -> str:
+def _format_status(status: int) -> str:
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

@@ -19,10 +19,10 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import WEB
 from sessiontree.contracts.recorded.results import ToolResult, Untrusted
 from sessiontree.contracts.tools.context import ToolContext
-from sessiontree.contracts.tools.thread_calls import Stop, in_call_thread
+from sessiontree.contracts.tools.thread_calls import Stop, run_in_call_thread
 from sessiontree.contracts.tools.tool import ALL_KINDS, Retry, Stripped, Tool
-from sessiontree.contracts.values.untrusted import wrapped
-from sessiontree.contracts.values.whole_text import whole_text
+from sessiontree.contracts.values.untrusted import wrap_untrusted
+from sessiontree.contracts.values.whole_text import repair_text
 from sessiontree_tools.web.html_process import ConvertedPage, convert_page
 from sessiontree_tools.web.web_characters import decode_page, page_kind
 
@@ -82,20 +82,20 @@ class WebSearch(Tool[WebSearchParams]):
         )
         hits = await ctx.require(WEB).search(query)
         return ToolResult(
-            output=_hits_text(params.query, hits, max(0, ctx.config.max_result_chars - HITS_FRAME_CHARS)),
+            output=_format_hits(params.query, hits, max(0, ctx.config.max_result_chars - HITS_FRAME_CHARS)),
             display=f"{len(hits)} hits for {params.query}",
             details={"query": params.query, "hits": [{"title": hit.title, "url": hit.url} for hit in hits]},
         )
 
 
-def _hits_text(query: str, hits: tuple[SearchHit, ...], max_chars: int) -> str:
+def _format_hits(query: str, hits: tuple[SearchHit, ...], max_chars: int) -> str:
     if not hits:
         return "[no page was found; use other or fewer words]"
     blocks = [
         "\n".join(part for part in (f"{number}. {hit.title or hit.url}", hit.url, hit.snippet) if part)
         for number, hit in enumerate(hits, 1)
     ]
-    return wrapped("\n\n".join(blocks)[:max_chars], kind="web search", source=query)
+    return wrap_untrusted("\n\n".join(blocks)[:max_chars], kind="web search", source=query)
 
 
 MIN_CHARS = 100
@@ -148,9 +148,9 @@ class WebFetch(Tool[WebFetchParams]):
         """
         page = await ctx.require(WEB).get(params.url, accept=ACCEPT)
         if not 200 <= page.status < 300:
-            raise await in_call_thread(ctx, lambda stop: _failure(page, stop))
+            raise await run_in_call_thread(ctx, lambda stop: _describe_failure(page, stop))
         max_chars = min(params.max_chars, max(MIN_CHARS, ctx.config.max_result_chars - FRAME_CHARS))
-        text, output = await in_call_thread(
+        text, output = await run_in_call_thread(
             ctx, lambda stop: _read(page, params.extract_mode, max_chars, stop)
         )
         return ToolResult(
@@ -171,11 +171,11 @@ class WebFetch(Tool[WebFetchParams]):
 def _read(
     page: Page, mode: Literal["markdown", "text"], max_chars: int, stop: Stop
 ) -> tuple[ConvertedPage, str]:
-    text = _text(page, mode, max_chars, stop)
+    text = _convert_page(page, mode, max_chars, stop)
     return text, _page_text(page, text)
 
 
-def _text(page: Page, mode: Literal["markdown", "text"], max_chars: int, stop: Stop) -> ConvertedPage:
+def _convert_page(page: Page, mode: Literal["markdown", "text"], max_chars: int, stop: Stop) -> ConvertedPage:
     sort = page_kind(page)
     if sort == "binary":
         size = f"{'more than ' * page.truncated}{len(page.body)} bytes"
@@ -188,11 +188,11 @@ def _text(page: Page, mode: Literal["markdown", "text"], max_chars: int, stop: S
         found = convert_page(text, mode=mode, base=page.url, max_chars=max_chars, stop=stop)
         return replace(found, notes=(*found.notes, *notes))
     if sort == "json" and len(text) <= PRETTY_CHARS:
-        text = _laid_out(text, max_chars)
+        text = _lay_out(text, max_chars)
     return ConvertedPage("", text[:max_chars], len(text) > max_chars, notes)
 
 
-def _laid_out(text: str, max_chars: int) -> str:
+def _lay_out(text: str, max_chars: int) -> str:
     """Return JSON with one member a line, as far as it is needed; as it is where it is not valid."""
     try:
         value = json.loads(text)
@@ -207,14 +207,14 @@ def _laid_out(text: str, max_chars: int) -> str:
                 break
     except (ValueError, RecursionError):
         return text
-    return whole_text("".join(kept))  # an escape may spell half of a surrogate pair
+    return repair_text("".join(kept))  # an escape may spell half of a surrogate pair
 
 
 def _page_text(page: Page, text: ConvertedPage) -> str:
     header = [f"Title: {text.title}"] if text.title else []
     header.append(f"Address: {page.url}")
     body = text.text or "[the page says nothing]"
-    lines = [wrapped("\n".join([*header, "", body]), kind="web page", source=page.url)]
+    lines = [wrap_untrusted("\n".join([*header, "", body]), kind="web page", source=page.url)]
     lines += [f"[{note}]" for note in text.notes]
     if text.more:
         lines.append(f"[cut after {len(text.text)} characters of the page]")
@@ -223,7 +223,7 @@ def _page_text(page: Page, text: ConvertedPage) -> str:
     return "\n".join(lines)
 
 
-def _failure(page: Page, stop: Stop) -> ToolError:
+def _describe_failure(page: Page, stop: Stop) -> ToolError:
     """Return the error that a page's status means, with what the page says about it."""
     try:
         said = HTTPStatus(page.status).phrase
@@ -232,8 +232,8 @@ def _failure(page: Page, stop: Stop) -> ToolError:
     asked = page.redirects[0] if page.redirects else page.url
     message = f"{asked[:SHOWN_URL_CHARS]} answered with status {page.status} ({said})"
     try:
-        text = _text(page, "text", EXCERPT_CHARS, stop).text.strip()
+        text = _convert_page(page, "text", EXCERPT_CHARS, stop).text.strip()
     except ExecutionError:
         text = ""
-    said_by_it = f"\n{wrapped(text, kind='web page', source=page.url)}" if text else ""
+    said_by_it = f"\n{wrap_untrusted(text, kind='web page', source=page.url)}" if text else ""
     return ExecutionError(message + said_by_it, page.may_pass)

@@ -59,7 +59,7 @@ _TEXTUAL: Final = frozenset(
 def page_kind(page: Page) -> Sort:
     """Return what a page is, by its type, and by its first bytes where it has none."""
     kind, head = page.content_type, page.body[:HEAD_BYTES]
-    wide = (_marked(head) or _named(page.charset) or "").startswith("utf-16")
+    wide = (_detect_mark(head) or _look_up_encoding(page.charset) or "").startswith("utf-16")
     if b"\0" in head and not wide:
         return "binary"
     if kind in {"text/html", "application/xhtml+xml"}:
@@ -88,22 +88,24 @@ def decode_page(page: Page) -> DecodedPage:
     Its byte-order mark decides, else the header, else what the page says itself, else UTF-8 where that fits,
     else Windows-1252.
     """
-    name = _marked(page.body) or _named(page.charset)
+    name = _detect_mark(page.body) or _look_up_encoding(page.charset)
     label = page.charset
     notes: list[str] = []
     if name is None:
         inside = _label_inside(page)
-        name, label = _named_inside(inside), label or inside
+        name, label = _find_named_encoding(inside), label or inside
         if name is None:
-            name = _fitting(page)
+            name = _guess_encoding(page)
             if label:
-                notes.append(f"the page names the encoding {_shown(label)}, which is unknown; read as {name}")
+                notes.append(
+                    f"the page names the encoding {_quote_label(label)}, which is unknown; read as {name}"
+                )
             elif name != "utf-8":
                 notes.append(f"the page names no encoding and is not UTF-8; read as {name}")
     if name == "replacement":
         return DecodedPage(
             "\N{REPLACEMENT CHARACTER}",
-            f"the page names the encoding {_shown(label)}, which is not decoded on the web",
+            f"the page names the encoding {_quote_label(label)}, which is not decoded on the web",
         )
     # The standard decodes GBK with the decoder of its superset.
     codec = webencodings.lookup("gb18030" if name == "gbk" else name).codec_info
@@ -120,26 +122,26 @@ def decode_page(page: Page) -> DecodedPage:
     return DecodedPage(text.removeprefix("\ufeff"), "; ".join(notes))
 
 
-def _marked(head: bytes) -> str | None:
+def _detect_mark(head: bytes) -> str | None:
     return next((name for mark, name in _MARKS if head.startswith(mark)), None)
 
 
-def _named(label: str | None) -> str | None:
+def _look_up_encoding(label: str | None) -> str | None:
     """Return the standard's name of the encoding that a label stands for, or None."""
     # The library strips and lowers what the standard does; a label that is not ASCII is nobody's.
     found = webencodings.lookup(label) if label and label.isascii() else None
     return None if found is None else str(found.name)
 
 
-def _named_inside(label: str | None) -> str | None:
+def _find_named_encoding(label: str | None) -> str | None:
     """Return the encoding that a page names itself; what it could not have been read in means another."""
-    name = _named(label)
+    name = _look_up_encoding(label)
     if name in {"utf-16le", "utf-16be"}:
         return "utf-8"
     return "windows-1252" if name == "x-user-defined" else name
 
 
-def _shown(label: str | None) -> str:
+def _quote_label(label: str | None) -> str:
     # The note is outside the marks around the page, and the page chooses the label.
     return repr(re.sub(r"[^A-Za-z0-9._:-]", "?", label or "")[:SHOWN_LABEL_CHARS])
 
@@ -169,7 +171,7 @@ def _label_of_meta(page: bytes) -> str | None:
             end = -1 if closing is None else closing.start()
         else:
             label, at = _label_of(page, at)
-            if label is not None and _named(label) is not None:
+            if label is not None and _look_up_encoding(label) is not None:
                 return label
             unknown = unknown or label
             continue
@@ -200,7 +202,7 @@ def _label_of(page: bytes, at: int) -> tuple[str | None, int]:
     return label.decode("latin-1") if label else None, at
 
 
-def _fitting(page: Page) -> str:
+def _guess_encoding(page: Page) -> str:
     """Return the encoding of a page that names none.
 
     UTF-8 also where some bytes do not fit and more characters do: an old encoding hardly ever looks so.

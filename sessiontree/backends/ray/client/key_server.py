@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.control.peer import held, peer_of
-from sessiontree.models.api_key import key_text
+from sessiontree.control.peer import held, identify_peer
+from sessiontree.models.api_key import get_key_text
 from sessiontree.models.named_key import MAX_NAME_BYTES, read_named_key
 from sessiontree.runtime.transport.socket_files import connect_to, listen_at
 
@@ -71,7 +71,7 @@ class KeyServer:
         self._options = options
         self._listener = listen_at(path, _BACKLOG)
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._thread = threading.Thread(target=self._live, name="sessiontree-keys", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sessiontree-keys", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class KeyServer:
         self._listener.close()
         os.close(self._bell)
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         listener = self._listener.fileno()
         while self._bell not in select.select([listener, self._bell], (), ())[0]:
             with contextlib.suppress(OSError, SessionTreeError):  # who asks is refused, and may ask again
@@ -91,7 +91,7 @@ class KeyServer:
                     self._answer(line)
 
     def _answer(self, line: socket.socket) -> None:
-        peer = peer_of(line)
+        peer = identify_peer(line)
         with held(line, peer) as process:
             if process is None or peer.uid != os.getuid():
                 return
@@ -105,13 +105,13 @@ class KeyServer:
                 line.sendall(json.dumps(dict(self._options)).encode())
             elif role == GATEWAY:
                 reference, _, name = question.partition(" ")
-                text = key_text(reference)
+                text = get_key_text(reference)
                 if text is None and name:
                     text = read_named_key(name)
                 line.sendall((text or "").encode())
 
 
-def key_from(path: Path, reference: str, name: str) -> str:
+def fetch_key(path: Path, reference: str, name: str) -> str:
     """Return a key that the program holds, or that has a name on its machine; in the gateway, in a thread.
 
     Raises:
@@ -134,7 +134,7 @@ def take_variables(path: Path) -> None:
             os.environb.setdefault(name, value)
 
 
-def options_from(path: Path) -> dict[str, str]:
+def fetch_options(path: Path) -> dict[str, str]:
     """Return the storage options that the program has for memory; in memory's process, in a thread.
 
     Raises:
@@ -152,14 +152,14 @@ def _answer_from(path: Path, question: str) -> bytes:
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return _asked(path, question)
+            return _ask(path, question)
         except OSError:
             if attempt == ATTEMPTS:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def _asked(path: Path, question: str) -> bytes:
+def _ask(path: Path, question: str) -> bytes:
     with connect_to(path, ASKING_S) as line:
         line.sendall(os.fsencode(question))
         data = b""

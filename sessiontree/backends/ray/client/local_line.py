@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from sessiontree.backends.ray.client.serialization import opened, packed
-from sessiontree.control.peer import held, peer_of
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
+from sessiontree.control.peer import held, identify_peer
 from sessiontree.runtime.transport.socket_files import listen_at, open_connection_to
 
 LINES_SOCKET: Final = "lines"
@@ -125,7 +125,7 @@ class LocalLine(asyncio.Protocol):
             if len(received) < end:
                 break
             with memoryview(received)[begin + _HEAD.size : end] as frame:
-                value = opened(frame)
+                value = load_value(frame)
             begin = end
             if kind == _ANSWERED:
                 answer = self._waiting.get(number)
@@ -184,7 +184,7 @@ class LocalLine(asyncio.Protocol):
     def _send(self, kind: int, number: int, value: Any) -> None:
         if self._socket is None:
             raise LineLost("the line is closed")
-        data = packed(value)
+        data = dump_value(value)
         self._socket.write(_HEAD.pack(len(data), number, kind) + data)
 
 
@@ -228,7 +228,7 @@ class LineListener:
             line, _ = listener.accept()
         except OSError:  # whoever connected is gone
             return
-        peer = peer_of(line)
+        peer = identify_peer(line)
         with held(line, peer) as process:
             is_ours = process is not None and peer.pid and peer.uid == os.getuid()
             make = self._admitted.get(peer.pid) if is_ours else None
@@ -245,7 +245,7 @@ CONNECTING_S = 5.0
 """Longest time until a busy supervisor takes a connection."""
 
 
-async def line_to(path: Path, pid: int, methods: Methods) -> LocalLine | None:
+async def connect_line(path: Path, pid: int, methods: Methods) -> LocalLine | None:
     """Open a line to the process that listens at a path.
 
     Args:
@@ -262,7 +262,7 @@ async def line_to(path: Path, pid: int, methods: Methods) -> LocalLine | None:
     except (OSError, TimeoutError):
         return None
     try:
-        peer = peer_of(line)
+        peer = identify_peer(line)
         if peer.pid != pid or peer.uid != os.getuid():
             raise OSError(f"process {peer.pid} listens at {str(path)!r}, and not {pid}")
         loop = asyncio.get_running_loop()

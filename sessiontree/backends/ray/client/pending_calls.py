@@ -60,7 +60,7 @@ class PendingCalls:
             lost = self._lost.result()
             raise type(lost)(*lost.args)
 
-    async def unless_lost(self, asked: Awaitable[T]) -> T:
+    async def await_unless_lost(self, asked: Awaitable[T]) -> T:
         """Return the answer.
 
         Raises:

@@ -21,25 +21,25 @@ from typing import Any, Final
 from ray import cloudpickle
 
 from sessiontree.backends.ray.commands.cluster_nodes import ClusterNodes
-from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.tools.hooks import name_of
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.interpreter.import_guard import add_copy
-from sessiontree.models.api_key import packed_keys
+from sessiontree.models.api_key import collect_packed_keys
 from sessiontree.models.port import GatewayModel
-from sessiontree.policy.compiled import compiled
+from sessiontree.policy.compiled import compile_policy
 from sessiontree.protected import OwnPlaces, own_places
 from sessiontree.runtime.host.host import HostEquipment
 from sessiontree.runtime.supervisor.tree_resources import PackedResources, TreeSetup
 from sessiontree.web.web import OutboundWeb
 
 
-def packed(value: Any) -> bytes:
+def dump_value(value: Any) -> bytes:
     """Return a value as bytes."""
     return pickle.dumps(value, 5)
 
 
-def opened(data: bytes | memoryview) -> Any:
+def load_value(data: bytes | memoryview) -> Any:
     """Return the value of bytes that another process of this runtime packed."""
     return pickle.loads(data)  # noqa: S301 - only processes of this runtime make these bytes
 
@@ -59,37 +59,35 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> PackedResources:
         OutboundWeb(setup.web)  # reports a wrong setting here and not in every host
     shared = (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, dict(setup.skills))
     # Bytes of their own: most hosts never open it, and it imports much.
-    configuration = None if setup.configuration is None else packed(setup.configuration)
+    configuration = None if setup.configuration is None else dump_value(setup.configuration)
     try:
-        for_hosts = pack_value(
-            (*shared, setup.hooks, _places_as_bytes(own_places()), configuration), "the model"
-        )
+        for_hosts = pack_value((*shared, setup.hooks, _pack_places(own_places()), configuration), "the model")
     except ConfigError:  # the error names the tool or the hook, if it is one
         for entry in setup.table:
             pack_value(entry.tool, f"tool {entry.name!r}")
         for hook in setup.hooks:
             pack_value(hook, f"hook {name_of(hook)!r}")
         raise
-    with packed_keys() as keys:
+    with collect_packed_keys() as keys:
         for_gateway = pack_value(setup.waiting, "the model") if setup.waiting else None
     names = tuple(dict.fromkeys(each.name for each in keys))
     return PackedResources(for_hosts, for_gateway, keys=names, servers=setup.servers)
 
 
 @lru_cache(maxsize=8)
-def _places_as_bytes(own: OwnPlaces) -> bytes:
+def _pack_places(own: OwnPlaces) -> bytes:
     """Return a program's places in few bytes: thousands of paths, which nearly all its trees share."""
-    return zlib.compress(packed(own), 6)
+    return zlib.compress(dump_value(own), 6)
 
 
 @lru_cache(maxsize=8)
-def _places_in(data: bytes) -> OwnPlaces:
+def _read_places(data: bytes) -> OwnPlaces:
     """Return the places of a program; those of its trees are one object."""
-    own: OwnPlaces = opened(zlib.decompress(data))
+    own: OwnPlaces = load_value(zlib.decompress(data))
     return own
 
 
-def with_program(
+def add_program(
     resources: PackedResources, program: Path | None, places: bytes | None = None
 ) -> PackedResources:
     """Return resources that import the program's modules from a copy, for hosts on these nodes."""
@@ -103,7 +101,7 @@ def with_program(
     )
 
 
-def with_copies_in(packed: bytes, folder: Path) -> bytes:
+def set_copy_folder(packed: bytes, folder: Path) -> bytes:
     """Return resources whose modules are imported from a copy in another folder, on another node."""
     program, _, value = packed.partition(b"\0")
     place = os.fsencode(folder / Path(os.fsdecode(program)).name) if program else b""
@@ -112,11 +110,11 @@ def with_copies_in(packed: bytes, folder: Path) -> bytes:
 
 def open_for_host(packed: bytes) -> HostEquipment:
     """Unpack a tree's resources for hosts."""
-    table, instant, hidden, web, policy, group, skills, hooks, places, configuration = _opened(packed)
+    table, instant, hidden, web, policy, group, skills, hooks, places, configuration = _unpickle(packed)
     reads = None if web is None else OutboundWeb(web)
     chain = HookChain.for_hosts(hooks)
-    rules = compiled(table.rows, policy)
-    both = _places_in(places).joined(
+    rules = compile_policy(table.rows, policy)
+    both = _read_places(places).joined(
         own_places()
     )  # those of the program and of this host, perhaps on another machine
     nodes = ClusterNodes()
@@ -132,13 +130,13 @@ def open_for_host(packed: bytes) -> HostEquipment:
         skills,
         nodes,
         "ray",
-        None if configuration is None else partial(opened, configuration),
+        None if configuration is None else partial(load_value, configuration),
     )
 
 
 def open_for_gateway(packed: bytes) -> Mapping[str, GatewayModel]:
     """Unpack a tree's models for the gateway, by the agents for which they answer."""
-    models: Mapping[str, GatewayModel] = _opened(packed)
+    models: Mapping[str, GatewayModel] = _unpickle(packed)
     return models
 
 
@@ -173,13 +171,13 @@ def pack_value(value: object, name: str) -> bytes:
         _ProgramPickler(data).dump(value)  # type: ignore[no-untyped-call]
     except Exception as error:  # objects of the program may raise anything
         raise ConfigError(
-            f"can't pickle {name} for the processes of the tree: {words_of(error)}; "
+            f"can't pickle {name} for the processes of the tree: {describe_error(error)}; "
             "keep locks, connections and loops out of it, or use backend='local'"
         ) from error
     return data.getvalue()
 
 
-def _opened(packed: bytes) -> Any:
+def _unpickle(packed: bytes) -> Any:
     program, _, value = packed.partition(b"\0")
     if program:
         add_copy(os.fsdecode(program))

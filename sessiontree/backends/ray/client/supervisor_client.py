@@ -17,9 +17,9 @@ import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from sessiontree.backends.ray.client.awaited_results import AwaitedResults
-from sessiontree.backends.ray.client.local_line import LineLost, LocalLine, Methods, line_to
+from sessiontree.backends.ray.client.local_line import LineLost, LocalLine, Methods, connect_line
 from sessiontree.backends.ray.client.pending_calls import PendingCalls
-from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
 from sessiontree.contracts.errors import (
     EngineLost,
     SessionClosed,
@@ -32,7 +32,7 @@ from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
 from sessiontree.runtime.transport.progress import Progress, ProgressBuffer, ProgressHub
-from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
+from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, finished, get_method, make_proxy
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 T = TypeVar("T")
@@ -86,10 +86,10 @@ class SupervisorClient:
         self._closed = False
         self._supervisor: int | None = None
         self._calls = PendingCalls()
-        self.supervisor: SupervisorApi = proxy_of(SupervisorApi, self)
+        self.supervisor: SupervisorApi = make_proxy(SupervisorApi, self)
         """The API of the supervisor, for open trees."""
-        self._blocking: SupervisorApi = proxy_of(SupervisorApi, _BlockingPort(self))
-        self.lifecycle: SupervisorLifecycle = proxy_of(SupervisorLifecycle, self)
+        self._blocking: SupervisorApi = make_proxy(SupervisorApi, _BlockingPort(self))
+        self.lifecycle: SupervisorLifecycle = make_proxy(SupervisorLifecycle, self)
         """Opens and releases trees, and watches them."""
 
     def opened(self, tree_id: str, agents: Mapping[str, AgentConfig], resources: PackedResources) -> None:
@@ -125,12 +125,12 @@ class SupervisorClient:
     async def end(self) -> None:
         """Let the supervisor end its hosts and close its journal."""
         if self._is_up() and not self.is_lost:
-            await self._calls.unless_lost(self.actor.ask.remote(self._key, "close", packed(())))
+            await self._calls.await_unless_lost(self.actor.ask.remote(self._key, "close", dump_value(())))
 
     def tell(self, question: Callable[..., Any], *given: Any) -> None:
         """Call a method, such as ``SupervisorLifecycle.unwatch``, without waiting for the answer."""
         if not self._closed and not self.is_lost and self._is_up():
-            self.actor.command.remote(self._key, method_of(question).name, packed(given))
+            self.actor.command.remote(self._key, get_method(question).name, dump_value(given))
 
     async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
         """Ask the supervisor; repeat the question each time the supervisor is lost meanwhile.
@@ -143,9 +143,9 @@ class SupervisorClient:
             self._check()
             wanted = method.repeated(given) if again else given
             try:
-                line = None if again else self._line_for(method)
+                line = None if again else self._choose_line(method)
                 answer = await (
-                    self._called(method, wanted) if line is None else self._heard(line, method, wanted)
+                    self._call(method, wanted) if line is None else self._ask_on_line(line, method, wanted)
                 )
                 is_refused = isinstance(answer.error, SessionTreeError) and not self._closed
                 if answer.incarnation == self._incarnation or not is_refused:
@@ -155,11 +155,11 @@ class SupervisorClient:
             except (ActorUnavailableError, ActorDiedError, LineLost) as error:
                 deaths = deaths + 1 if isinstance(error, ActorDiedError) else 0
                 if deaths > MAX_DEATHS:
-                    raise self._gone(method.name) from error
+                    raise self._build_gone_error(method.name) from error
                 await asyncio.sleep(RESTART_S)
             again = True
 
-    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+    def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
         results, loop = self._results, asyncio.get_running_loop()
         if results is not None and not self._closed and not self.is_lost and self._line_loop is loop:
@@ -168,7 +168,7 @@ class SupervisorClient:
                 return result
         return asyncio.ensure_future(self.supervisor.result(tree_id, session))
 
-    def _result_in(self, tree_id: str, answer: RpcResponse) -> SessionResult[Any]:
+    def _unpack_result(self, tree_id: str, answer: RpcResponse) -> SessionResult[Any]:
         """Return the result in an answer that was pushed, or raise its error.
 
         Raises:
@@ -179,7 +179,7 @@ class SupervisorClient:
         result: SessionResult[Any] = self._taken(answer, (tree_id,))
         return result
 
-    def _line_for(self, method: RpcMethod) -> LocalLine | None:
+    def _choose_line(self, method: RpcMethod) -> LocalLine | None:
         """Return the line over which a question goes; None = it is a call of the actor."""
         line = self._line
         if line is None or not line.is_open or method.urgent:
@@ -194,19 +194,19 @@ class SupervisorClient:
         self._number += 1
         return self._incarnation, self._number
 
-    async def _heard(self, line: LocalLine, method: RpcMethod, given: tuple[Any, ...]) -> RpcResponse:
+    async def _ask_on_line(self, line: LocalLine, method: RpcMethod, given: tuple[Any, ...]) -> RpcResponse:
         ask = line.wait_for if method.waits else line.ask
-        answer: RpcResponse = await self._calls.unless_lost(
+        answer: RpcResponse = await self._calls.await_unless_lost(
             ask("ask", self._key, method.name, given, self._turn(method))
         )
         return answer
 
-    async def _called(self, method: RpcMethod, given: tuple[Any, ...]) -> RpcResponse:
+    async def _call(self, method: RpcMethod, given: tuple[Any, ...]) -> RpcResponse:
         ask = self.actor.command if method.urgent else self.actor.ask
         turn = self._turn(method)
-        asked = ask.remote(self._key, method.name, packed(given), *(() if turn is None else (turn,)))
+        asked = ask.remote(self._key, method.name, dump_value(given), *(() if turn is None else (turn,)))
         try:
-            answer: RpcResponse = opened(await self._calls.unless_lost(asked))
+            answer: RpcResponse = load_value(await self._calls.await_unless_lost(asked))
             return answer
         except asyncio.CancelledError:
             if method.waits and not self._closed and not self.is_lost and self._is_up():
@@ -237,19 +237,19 @@ class SupervisorClient:
             SupervisorUnavailable: the supervisor does not answer now.
             SessionTreeError: it refuses.
         """
-        name = method_of(function).name
+        name = get_method(function).name
         self._check()
         try:
-            data = self._answer_now(self.actor.command.remote(self._key, name, packed(given)).future())
+            data = self._answer_now(self.actor.command.remote(self._key, name, dump_value(given)).future())
         except ActorDiedError as error:
             self._check()
-            raise self._gone(name) from error
+            raise self._build_gone_error(name) from error
         except (ActorUnavailableError, TimeoutError) as error:
             self._check()
-            raise _restarting(name) from error
-        answer: RpcResponse = opened(data)
+            raise _build_restart_error(name) from error
+        answer: RpcResponse = load_value(data)
         if answer.incarnation != self._incarnation and isinstance(answer.error, SessionTreeError):
-            raise _restarting(name)
+            raise _build_restart_error(name)
         return self._taken(answer, given)
 
     async def let_go(self, tree_id: str) -> None:
@@ -261,17 +261,17 @@ class SupervisorClient:
             SupervisorUnavailable: the supervisor does not answer now.
             SessionTreeError: it refuses.
         """
-        release = method_of(SupervisorLifecycle.release)
+        release = get_method(SupervisorLifecycle.release)
         self._check()
-        line = self._line_for(release)
+        line = self._choose_line(release)
         if line is None:
             self.call_now(SupervisorLifecycle.release, tree_id)
             return
         try:
             async with asyncio.timeout(ANSWER_S):
-                self._taken(await self._heard(line, release, (tree_id,)), (tree_id,))
+                self._taken(await self._ask_on_line(line, release, (tree_id,)), (tree_id,))
         except (LineLost, TimeoutError) as error:
-            raise _restarting(release.name) from error
+            raise _build_restart_error(release.name) from error
 
     def _answer_now(self, asked: Future[bytes]) -> bytes:
         """Return the answer, while the supervisor's process lives.
@@ -327,26 +327,28 @@ class SupervisorClient:
             LineLost: the supervisor can't be reached over a socket, or not any more.
             SessionTreeError: the watch is over.
         """
-        line = await self._line_with({"progress": take})
+        line = await self._ensure_line({"progress": take})
         if line is None:
             raise LineLost("the supervisor can't be reached over a socket")
         try:
-            refusal: RpcResponse = await self._calls.unless_lost(line.ask("follow", self._key, name))
+            refusal: RpcResponse = await self._calls.await_unless_lost(line.ask("follow", self._key, name))
             refusal.taken()
         finally:
             line.close()
 
-    async def _line_with(self, methods: Methods) -> LocalLine | None:
+    async def _ensure_line(self, methods: Methods) -> LocalLine | None:
         """Return a line of this event loop; None = the supervisor can't be reached over a socket."""
         if self._lines is None or self.pid is None:
             return None
-        return await line_to(self._lines, self.pid, methods)
+        return await connect_line(self._lines, self.pid, methods)
 
     async def _open_line(self) -> None:
         """Open the line for questions from this event loop, if the supervisor can be reached over one."""
         self._close_line()
-        results = AwaitedResults(self._key, self._result_in, self.supervisor.result, self._calls.unless_lost)
-        line = await self._line_with({"results": results.take})
+        results = AwaitedResults(
+            self._key, self._unpack_result, self.supervisor.result, self._calls.await_unless_lost
+        )
+        line = await self._ensure_line({"results": results.take})
         if line is not None and self._closed:
             line.close()
         elif line is not None:
@@ -364,8 +366,8 @@ class SupervisorClient:
 
     async def _ask_once(self, name: str, *given: Any) -> RpcResponse:
         """Ask the supervisor once, without a repetition if it is lost."""
-        answer: RpcResponse = opened(
-            await self._calls.unless_lost(self.actor.ask.remote(self._key, name, packed(given)))
+        answer: RpcResponse = load_value(
+            await self._calls.await_unless_lost(self.actor.ask.remote(self._key, name, dump_value(given)))
         )
         return answer
 
@@ -383,7 +385,7 @@ class SupervisorClient:
             raise SessionTreeError("Ray was shut down under the runtime; resume the tree to go on")
 
     @staticmethod
-    def _gone(name: str) -> SessionTreeError:
+    def _build_gone_error(name: str) -> SessionTreeError:
         return SessionTreeError(
             f"asked the supervisor to {name}: its process ended, and Ray did not restart it; close the "
             "runtime and resume the tree"
@@ -393,10 +395,10 @@ class SupervisorClient:
         """Open a restarted supervisor, once for all callers that notice the restart."""
         if self._mending is None:
             self._mending = asyncio.ensure_future(self._open_again(incarnation))
-            self._mending.add_done_callback(self._mended)
+            self._mending.add_done_callback(self._on_mended)
         await asyncio.shield(self._mending)
 
-    def _mended(self, mending: asyncio.Future[None]) -> None:
+    def _on_mended(self, mending: asyncio.Future[None]) -> None:
         self._mending = None
 
     async def _open_again(self, incarnation: str) -> None:
@@ -421,7 +423,7 @@ class SupervisorClient:
         self._note(opening.incarnation)
 
 
-def _restarting(name: str) -> SupervisorUnavailable:
+def _build_restart_error(name: str) -> SupervisorUnavailable:
     return SupervisorUnavailable(f"the supervisor to {name}", "it is being restarted")
 
 
@@ -554,7 +556,7 @@ class Watches:
                         without_line = pid
                     take(*await self._line.lifecycle.progress(hub.name, PULL_S))
                 except SessionTreeError:
-                    hub.restart(await self._again(reader))
+                    hub.restart(await self._watch_again(reader))
         except EngineLost as lost:
             reader.fail(lost)
         except SessionTreeError:
@@ -562,7 +564,7 @@ class Watches:
         finally:
             self._line.tell(SupervisorLifecycle.unwatch, hub.name)
 
-    async def _again(self, reader: ProgressBuffer) -> str:
+    async def _watch_again(self, reader: ProgressBuffer) -> str:
         """Watch again after a restart of the supervisor."""
         await asyncio.sleep(AGAIN_S)
         return await self._line.lifecycle.watch(reader.tree_id, reader.session)

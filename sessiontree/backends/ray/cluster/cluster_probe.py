@@ -22,12 +22,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sessiontree.backends.ray.commands.remote_node import release
 from sessiontree.backends.ray.engine.cluster_report import ClusterReport, NodeReport
 from sessiontree.backends.ray.engine.engine import Engine
-from sessiontree.backends.ray.engine.engine_security import key_variables, listening
-from sessiontree.backends.ray.engine.engine_servers import listener_of
+from sessiontree.backends.ray.engine.engine_security import describe_listeners, find_key_variables
+from sessiontree.backends.ray.engine.engine_servers import find_listener
 from sessiontree.backends.ray.hosts.actors import HostActor
 from sessiontree.backends.ray.supervisor import SupervisorActor
-from sessiontree.contracts.errors import ConfigError, words_of
-from sessiontree.sandbox import Jail, available_level, command_confinement, probe
+from sessiontree.contracts.errors import ConfigError, describe_error
+from sessiontree.sandbox import Jail, command_confinement, detect_level, probe
 
 CONNECT_S: Final = 30.0
 """How long a cluster may take to take this program in."""
@@ -36,7 +36,7 @@ NODES_ANSWER_S: Final = 30.0
 
 
 @asynccontextmanager
-async def connected_to(address: str) -> AsyncIterator[Engine]:
+async def connect_cluster(address: str) -> AsyncIterator[Engine]:
     """Connect to a cluster, and leave it at the end.
 
     Raises:
@@ -67,7 +67,7 @@ async def look_at_cluster(address: str, within_s: float = NODES_ANSWER_S) -> Clu
     Raises:
         ConfigError: no cluster can be reached there.
     """
-    async with connected_to(address) as engine:
+    async with connect_cluster(address) as engine:
         nodes = await asyncio.to_thread(_look_at_nodes, within_s)
         security = await asyncio.to_thread(engine.protection)
         return ClusterReport(str(ray.get_runtime_context().gcs_address), security, nodes)
@@ -76,7 +76,7 @@ async def look_at_cluster(address: str, within_s: float = NODES_ANSWER_S) -> Clu
 def _look_at_nodes(within_s: float) -> tuple[NodeReport, ...]:
     """Return a report of each node, ordered by name. Blocks up to ``within_s``."""
     rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
-    at_work = _actors()
+    at_work = _count_actors()
     make: Any = ray.remote(look_at_node)
     asked: dict[str, Any] = {}
     for row in rows:
@@ -92,7 +92,7 @@ def _look_at_nodes(within_s: float) -> tuple[NodeReport, ...]:
         if node_id in asked:
             told = {"failure": f"it did not answer within {within_s:g} s"}
             if asked[node_id] in answered:
-                told = _told(asked[node_id])
+                told = _get_answer(asked[node_id])
             else:
                 ray.cancel(asked[node_id], force=True)
         name = f"{row['NodeName']} ({node_id[:8]})"
@@ -101,15 +101,15 @@ def _look_at_nodes(within_s: float) -> tuple[NodeReport, ...]:
     return tuple(sorted(found, key=lambda each: each.node))
 
 
-def _told(answer: Any) -> Mapping[str, Any]:
+def _get_answer(answer: Any) -> Mapping[str, Any]:
     try:
         told: Mapping[str, Any] = ray.get(answer)
     except Exception as error:  # noqa: BLE001 - whatever fails on the node is reported, and the others go on
-        return {"failure": f"its probe failed: {words_of(error).splitlines()[-1].strip()}"}
+        return {"failure": f"its probe failed: {describe_error(error).splitlines()[-1].strip()}"}
     return told
 
 
-def _actors() -> Counter[tuple[str, str]]:
+def _count_actors() -> Counter[tuple[str, str]]:
     """Return how many actors are alive, by node and class."""
     rows: Mapping[str, Any] = ray_state.actors(actor_state_name="ALIVE")
     return Counter((str(row["Address"]["NodeID"]), str(row["ActorClassName"])) for row in rows.values())
@@ -117,7 +117,7 @@ def _actors() -> Counter[tuple[str, str]]:
 
 def look_at_node() -> dict[str, Any]:
     """Return what this node tells, as fields of :class:`NodeReport`. Blocks for some 0.2 s."""
-    offered, commands = available_level(), command_confinement()
+    offered, commands = detect_level(), command_confinement()
     failure, is_confined = None, False
     try:
         is_confined = probe(Jail(enforcement="required" if offered.is_full else "best_effort")).is_full
@@ -135,6 +135,6 @@ def look_at_node() -> dict[str, Any]:
         "confinement_failure": failure,
         "bubblewrap": commands.bubblewrap,
         "command_failure": None if commands.failure is None else commands.failure.missing,
-        "key_variables": tuple(key_variables(listener_of(Path(node.raylet_socket_name)))),
-        "listening": tuple(listening(Path(node.get_logs_dir_path()))),
+        "key_variables": tuple(find_key_variables(find_listener(Path(node.raylet_socket_name)))),
+        "listening": tuple(describe_listeners(Path(node.get_logs_dir_path()))),
     }

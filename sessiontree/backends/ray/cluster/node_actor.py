@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.backends.ray.client.serialization import opened, packed
-from sessiontree.backends.ray.commands.remote_node import difference_of_releases
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
+from sessiontree.backends.ray.commands.remote_node import compare_releases
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.contracts.kinds import PermissionTier
@@ -28,10 +28,10 @@ from sessiontree.contracts.tools.thread_calls import claim_in_thread
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.journal.claim import JournalClaim, holds_tree, state_dir_of_journal
 from sessiontree.models.api_key import ApiKey
-from sessiontree.runtime.replay.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import list_summaries
 from sessiontree.runtime.supervisor.supervisor_server import SequenceGate, SupervisorLifecycle
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
-from sessiontree.runtime.transport.rpc import RpcResponse, methods_of, portable
+from sessiontree.runtime.transport.rpc import RpcResponse, collect_methods, make_portable
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,47 +82,47 @@ class NodeActor:
         """
         if not hmac.compare_digest(key, self._key):
             reason = f"asked the shard to {name!r} without the key of the creating program"
-            return packed(RpcResponse("", None, PermissionDenied(PermissionTier.ELEVATED, reason)))
+            return dump_value(RpcResponse("", None, PermissionDenied(PermissionTier.ELEVATED, reason)))
         if number is not None:
             await self._turns.reach(number)
-        answering = asyncio.ensure_future(self._answered(name, given))
+        answering = asyncio.ensure_future(self._answer(name, given))
         if number is not None:
             self._turns.passed(number)
-        return packed(await answering)
+        return dump_value(await answering)
 
-    async def _answered(self, name: str, given: bytes) -> RpcResponse:
+    async def _answer(self, name: str, given: bytes) -> RpcResponse:
         try:
-            return RpcResponse("", await self._function(name)(*opened(given)))
+            return RpcResponse("", await self._find_function(name)(*load_value(given)))
         except Exception as error:  # noqa: BLE001 - the error is raised in the caller's process
-            return RpcResponse("", None, portable(error))
+            return RpcResponse("", None, make_portable(error))
 
-    def _function(self, name: str) -> Callable[..., Awaitable[Any]]:
+    def _find_function(self, name: str) -> Callable[..., Awaitable[Any]]:
         own: dict[str, Callable[..., Awaitable[Any]]] = {
             "begin": self._begin,
             "open": self._open,
-            "config_of": self._config_of,
+            "config_of": self._read_config,
             "release": self._release_tree,
-            "holding": self._holding,
-            "stored": self._stored,
+            "holding": self._has_tree,
+            "stored": self._list_stored,
             "close": self._close,
         }
         if name in own:
             return own[name]
-        backend = self._begun()
+        backend = self._get_backend()
         function: Callable[..., Awaitable[Any]]
-        if name in methods_of(SupervisorLifecycle):
+        if name in collect_methods(SupervisorLifecycle):
             function = getattr(backend.lifecycle, name)
         else:
             function = getattr(backend.supervisor, name)
         return function
 
-    def _begun(self) -> RayBackend:
+    def _get_backend(self) -> RayBackend:
         if self._backend is None:
             raise SessionTreeError("the shard has not begun, or it was closed")
         return self._backend
 
     async def _begin(self, plan: NodePlan) -> Path:
-        found = difference_of_releases(plan.release)
+        found = compare_releases(plan.release)
         if found is not None:
             raise ConfigError(f"it has {found}; install the same on every node")
         take = partial(JournalClaim.take, plan.state_dir)
@@ -146,33 +146,33 @@ class NodeActor:
         if config is not None and not await asyncio.to_thread(Path(config.workspace).is_dir):
             raise ConfigError(f"workspace {config.workspace!r} is not a directory there; put a copy in place")
         await asyncio.to_thread(self._find_keys, resources.keys)
-        place = None if program is None else await asyncio.to_thread(self._placed, program)
-        await self._begun().open_packed(tree_id, config, agents, resources, place)
+        place = None if program is None else await asyncio.to_thread(self._place_program, program)
+        await self._get_backend().open_packed(tree_id, config, agents, resources, place)
 
     def _find_keys(self, names: Sequence[str]) -> None:
         """Refuse a tree whose model has no key here: its first question would fail instead."""
         for name in names:
             self._keys[name] = ApiKey.named(name, "a key of its model")  # it may be another one by now
 
-    def _placed(self, program: ProgramFiles) -> Path:
+    def _place_program(self, program: ProgramFiles) -> Path:
         if program.digest not in self._programs:
             if program.files is None:
                 raise SessionTreeError("the node does not have the program's modules; open the tree again")
-            self._programs[program.digest] = self._begun().received_program(program.files)
+            self._programs[program.digest] = self._get_backend().receive_program(program.files)
         return self._programs[program.digest]
 
-    async def _config_of(self, tree_id: str) -> TreeConfig:
-        return await self._begun().config_of(tree_id)
+    async def _read_config(self, tree_id: str) -> TreeConfig:
+        return await self._get_backend().read_config(tree_id)
 
     async def _release_tree(self, tree_id: str) -> None:
-        await self._begun().release(tree_id)
+        await self._get_backend().release(tree_id)
 
-    async def _holding(self, tree_id: str) -> bool:
+    async def _has_tree(self, tree_id: str) -> bool:
         assert self._claim is not None  # noqa: S101 - the shard has begun
         return await asyncio.to_thread(holds_tree, self._claim.directory, tree_id)
 
-    async def _stored(self, state_dir: Path, purpose: str | None) -> list[TreeSummary]:
-        return await asyncio.to_thread(summaries_of, state_dir, purpose)
+    async def _list_stored(self, state_dir: Path, purpose: str | None) -> list[TreeSummary]:
+        return await asyncio.to_thread(list_summaries, state_dir, purpose)
 
     async def _close(self) -> None:
         backend, self._backend = self._backend, None

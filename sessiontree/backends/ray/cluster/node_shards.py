@@ -28,13 +28,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.backends.ray.client.local_line import LineLost
 from sessiontree.backends.ray.client.pending_calls import PendingCalls
-from sessiontree.backends.ray.client.serialization import opened, pack, packed
+from sessiontree.backends.ray.client.serialization import dump_value, load_value, pack
 from sessiontree.backends.ray.client.supervisor_client import Watches
 from sessiontree.backends.ray.cluster.cluster_demand import ClusterDemand
 from sessiontree.backends.ray.cluster.node_actor import NodeActor, NodePlan, ProgramFiles
 from sessiontree.backends.ray.commands.remote_node import release
 from sessiontree.backends.ray.engine.engine import Engine
-from sessiontree.backends.ray.engine.program_copy import files_of
+from sessiontree.backends.ray.engine.program_copy import read_files
 from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS
 from sessiontree.contracts.errors import (
     ConfigError,
@@ -43,7 +43,7 @@ from sessiontree.contracts.errors import (
     SessionTreeError,
     ShardLost,
     SupervisorUnavailable,
-    words_of,
+    describe_error,
 )
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.contracts.recorded.results import SessionResult
@@ -51,7 +51,7 @@ from sessiontree.contracts.settings.placement import Placement
 from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
 from sessiontree.runtime.supervisor.tree_resources import TreeSetup
 from sessiontree.runtime.transport.progress import Progress, ProgressBuffer
-from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
+from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, finished, get_method, make_proxy
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 T = TypeVar("T")
@@ -109,9 +109,9 @@ class NodeShard:
         self._calls = PendingCalls()
         self._tell_lost: Callable[[str], None] = lambda reason: None
         self._closed = False
-        self.supervisor: SupervisorApi = proxy_of(SupervisorApi, self)
-        self.lifecycle: SupervisorLifecycle = proxy_of(SupervisorLifecycle, self)
-        self._blocking: SupervisorApi = proxy_of(SupervisorApi, _BlockingNode(self))
+        self.supervisor: SupervisorApi = make_proxy(SupervisorApi, self)
+        self.lifecycle: SupervisorLifecycle = make_proxy(SupervisorLifecycle, self)
+        self._blocking: SupervisorApi = make_proxy(SupervisorApi, _BlockingNode(self))
 
     @property
     def is_lost(self) -> bool:
@@ -144,7 +144,7 @@ class NodeShard:
         def ended(future: Any) -> None:
             error = None if future.cancelled() else future.exception()
             if error is not None:
-                self.lose(_reason(error))
+                self.lose(_extract_reason(error))
 
         self._tell_lost = lost
         self.actor.stay.remote().future().add_done_callback(ended)
@@ -169,23 +169,23 @@ class NodeShard:
         Raises:
             ShardLost: its process has ended.
         """
-        return await self._answer(self._asked(name, packed(given)), stops=name == "open")
+        return await self._answer(self._ask(name, dump_value(given)), stops=name == "open")
 
-    def _asked(self, name: str, given: bytes, number: int | None = None) -> Any:
+    def _ask(self, name: str, given: bytes, number: int | None = None) -> Any:
         self._check()
         return self.actor.ask.remote(self._key, name, given, number)
 
     async def _answer(self, asked: Any, *, stops: bool) -> Any:
         """Return the answer; with ``stops``, a caller that is cancelled stops the call there too."""
         try:
-            answer: RpcResponse = opened(await self._calls.unless_lost(asked))
+            answer: RpcResponse = load_value(await self._calls.await_unless_lost(asked))
         except asyncio.CancelledError:
             if stops and not self._closed and not self._calls.is_lost and ray.is_initialized():
                 ray.cancel(asked)
             raise
         except RayError as error:
             self._check()
-            raise self._failed(error) from None
+            raise self._convert_error(error) from None
         finally:
             del asked  # a traceback would keep it beyond Ray's end, and it would then end the process
         if isinstance(answer.error, EngineLost):  # its raylet is gone, and its process ends in a moment
@@ -194,36 +194,36 @@ class NodeShard:
 
     async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
         """Ask the supervisor there."""
-        data = packed(given)
+        data = dump_value(given)
         self._check()
         number = None
         if method.in_order:  # actor calls may overtake each other
             number = self._number = self._number + 1
-        return await self._answer(self._asked(method.name, data, number), stops=method.waits)
+        return await self._answer(self._ask(method.name, data, number), stops=method.waits)
 
     def call_now(self, function: Callable[..., Any], *given: Any) -> Any:
         """Call a method; this blocks for some milliseconds."""
-        name = method_of(function).name
-        asked = self._asked(name, packed(given)).future()
+        name = get_method(function).name
+        asked = self._ask(name, dump_value(given)).future()
         try:
             if self._calls.wait(asked, ANSWER_S):
-                answer: RpcResponse = opened(asked.result())
+                answer: RpcResponse = load_value(asked.result())
                 return answer.taken()
         except RayError as error:
-            raise self._failed(error) from None
+            raise self._convert_error(error) from None
         asked_of = f"the shard on {self.node} to {name}"
         raise SupervisorUnavailable(asked_of, f"it did not answer within {ANSWER_S:.0f} s")
 
-    def _failed(self, error: RayError) -> SessionTreeError:
+    def _convert_error(self, error: RayError) -> SessionTreeError:
         """Return the error for a call that Ray did not complete; without the actor the shard is lost."""
         if isinstance(error, RayActorError):
-            return self.lose(_reason(error))
-        return SupervisorUnavailable(f"the shard on {self.node}", _reason(error))
+            return self.lose(_extract_reason(error))
+        return SupervisorUnavailable(f"the shard on {self.node}", _extract_reason(error))
 
     def tell(self, function: Callable[..., Any], *given: Any) -> None:
         """Call a method without waiting for the answer."""
         if not self._closed and not self._calls.is_lost and ray.is_initialized():
-            self.actor.ask.remote(self._key, method_of(function).name, packed(given))
+            self.actor.ask.remote(self._key, get_method(function).name, dump_value(given))
 
     async def follow(self, name: str, take: Callable[[tuple[Progress, ...], int], None]) -> None:
         """Raise: progress of another node is asked for, call by call.
@@ -241,13 +241,13 @@ class NodeShard:
         """Whether a tree is open in this runtime."""
         return tree_id in self._trees
 
-    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+    def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
         return asyncio.ensure_future(self.supervisor.result(tree_id, session))
 
-    async def config_of(self, tree_id: str) -> TreeConfig:
+    async def read_config(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration."""
-        config: TreeConfig = await self.call("config_of", tree_id)
+        config: TreeConfig = await self.call("read_config", tree_id)
         return config
 
     async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
@@ -267,7 +267,7 @@ class NodeShard:
                 "ProviderModel(…, key='file:/run/secrets/openai')"
             )
         copy = await asyncio.to_thread(self._copied)
-        program = None if copy is None else await asyncio.to_thread(_files_of, copy)
+        program = None if copy is None else await asyncio.to_thread(_read_files, copy)
         if program is not None and program.digest in self._sent:
             program = ProgramFiles(program.digest, None)
         try:
@@ -318,21 +318,21 @@ class _BlockingNode:
         return self._shard.call_now(method.function, *given)
 
 
-def _reason(error: BaseException) -> str:
+def _extract_reason(error: BaseException) -> str:
     """Return the last line of an error; before it, Ray describes the actor."""
-    return words_of(error).splitlines()[-1].strip()
+    return describe_error(error).splitlines()[-1].strip()
 
 
-def _files_of(directory: Path) -> ProgramFiles:
+def _read_files(directory: Path) -> ProgramFiles:
     """Return the files of a copy of the program's modules. Blocks."""
-    files = files_of(directory)
+    files = read_files(directory)
     digest = hashlib.sha256()
     for name, data in files.items():
         digest.update(f"{name}\0{len(data)}\0".encode("utf-8", "surrogateescape") + data)
     return ProgramFiles(digest.hexdigest(), files)
 
 
-def program_python() -> str | None:
+def find_program_python() -> str | None:
     """Return this interpreter if its environment is over another one, as that of a suite is; else None."""
     own = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
     return None if own.issuperset(site.PREFIXES) else sys.executable
@@ -355,7 +355,9 @@ async def _check_python(python: str, name: str, options: Mapping[str, Any]) -> N
             has_it = await looking.options(**where).remote(python)
     except (TimeoutError, RayError) as error:
         reason = (
-            f"it did not answer within {START_S:.0f} s" if isinstance(error, TimeoutError) else _reason(error)
+            f"it did not answer within {START_S:.0f} s"
+            if isinstance(error, TimeoutError)
+            else _extract_reason(error)
         )
         raise ConfigError(f"node {name} can't have a shard: {reason}") from None
     if not has_it:
@@ -439,7 +441,7 @@ class ClusterShards:
             for node_id, each in found.items():
                 if isinstance(each, Exception):
                     self._refused[node_id] = time.monotonic() + REFUSED_S
-                    _LOG.warning("a node takes no trees: %s", words_of(each))
+                    _LOG.warning("a node takes no trees: %s", describe_error(each))
             return self._keep(found)
 
     async def ask_for(self, trees: int) -> None:
@@ -453,7 +455,7 @@ class ClusterShards:
         for row in sorted(rows, key=lambda each: str(each["NodeID"])):
             fits = row["Alive"] and self._wanted.fits(row.get("Labels", {}), row["Resources"])
             if row["NodeID"] == self._engine.node_id:
-                self.own_weight = _weight_of(row) if fits else 0
+                self.own_weight = _get_weight(row) if fits else 0
             elif fits and (row["NodeID"] not in self._shards or self._shards[row["NodeID"]].is_lost):
                 free.append(row)
         return free
@@ -487,14 +489,14 @@ class ClusterShards:
         node_id, name, key = str(row["NodeID"]), str(row["NodeName"]), secrets.token_hex(16)
         where = NodeAffinitySchedulingStrategy(node_id, soft=False)
         options = {**OPTIONS, "scheduling_strategy": where}
-        python = program_python()
+        python = find_program_python()
         if python is not None:
             await _check_python(python, name, options)
             options["runtime_env"] = {"py_executable": shlex.quote(python)}
         make: Any = ray.remote(NodeActor)
         actor = make.options(**options).remote(key)
-        shard = NodeShard(actor, key, f"{name} ({node_id[:8]})", self._first.hidden, self._first.program_copy)
-        shard.weight = _weight_of(row)
+        shard = NodeShard(actor, key, f"{name} ({node_id[:8]})", self._first.hidden, self._first.copy_program)
+        shard.weight = _get_weight(row)
         try:
             await shard.begin(NodePlan(self._state_dir, release(), self._options))
         except BaseException:
@@ -502,11 +504,11 @@ class ClusterShards:
             raise
         return shard
 
-    async def holding(self, tree_id: str) -> NodeShard | None:
+    async def find_shard(self, tree_id: str) -> NodeShard | None:
         """Return the shard whose journal holds a tree; None = no shard on another node writes it."""
         for shard in self._shards.values():
             with contextlib.suppress(ShardLost):
-                if await shard.call("holding", tree_id):
+                if await shard.call("find_shard", tree_id):
                     return shard
         return None
 
@@ -515,7 +517,7 @@ class ClusterShards:
         found: dict[str, TreeSummary] = {}
         for shard in self._shards.values():
             with contextlib.suppress(ShardLost):
-                rows = await shard.call("stored", self._state_dir, purpose)
+                rows = await shard.call("read_stored", self._state_dir, purpose)
                 found |= {each.tree_id: each for each in rows}
         return list(found.values())
 
@@ -526,5 +528,5 @@ class ClusterShards:
         await self._engine.close()
 
 
-def _weight_of(row: Mapping[str, Any]) -> float:
+def _get_weight(row: Mapping[str, Any]) -> float:
     return float(row["Resources"].get("CPU", 0.0))

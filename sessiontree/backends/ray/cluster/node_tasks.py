@@ -14,9 +14,9 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.cluster.cluster_demand import ClusterDemand
-from sessiontree.backends.ray.cluster.cluster_probe import connected_to
-from sessiontree.backends.ray.cluster.node_shards import program_python
-from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.backends.ray.cluster.cluster_probe import connect_cluster
+from sessiontree.backends.ray.cluster.node_shards import find_program_python
+from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.settings.placement import Placement
 
 LOOK_S: Final = 2.0
@@ -45,7 +45,7 @@ async def call_on_nodes(
     Raises:
         ConfigError: no cluster can be reached there.
     """
-    async with connected_to(address):
+    async with connect_cluster(address):
         return await asyncio.to_thread(_call, function, given, within_s)
 
 
@@ -73,7 +73,7 @@ def _answer(task: Any, has_answered: bool, within_s: float) -> tuple[str, str]:
     try:
         return str(ray.get(task)), ""
     except Exception as error:  # noqa: BLE001 - whatever fails on a node is reported, and the others go on
-        return "", " ".join(words_of(getattr(error, "cause", None) or error).split())
+        return "", " ".join(describe_error(getattr(error, "cause", None) or error).split())
 
 
 class NodeWork:
@@ -113,7 +113,7 @@ class NodeWork:
         Raises:
             ConfigError: no cluster can be reached there, or every node refuses; says why.
         """
-        async with connected_to(address):
+        async with connect_cluster(address):
             demand = ClusterDemand(1.0)
             try:
                 while not self._is_done or self._running:
@@ -147,7 +147,7 @@ class NodeWork:
         self._again.pop(node, None)
         where = NodeAffinitySchedulingStrategy(node, soft=False)
         options = {"num_cpus": 0, "memory": 2**20, "max_retries": 0, "scheduling_strategy": where}
-        python = program_python()
+        python = find_program_python()
         if python is not None:
             options["runtime_env"] = {"py_executable": shlex.quote(python)}
         make: Any = ray.remote(self._function)
@@ -157,17 +157,17 @@ class NodeWork:
         try:
             ray.get(task)
         except RayTaskError as error:
-            self._refused[node] = words_of(error.cause)
+            self._refused[node] = describe_error(error.cause)
             self._say(f"node {name} is left out: {self._refused[node]}")
         except RayError as error:
             self._again[node] = time.monotonic() + AGAIN_S
-            self._say(f"lost the program on node {name}: {words_of(error).splitlines()[0]}")
+            self._say(f"lost the program on node {name}: {describe_error(error).splitlines()[0]}")
         else:
             self._is_done = True
 
 
 @asynccontextmanager
-async def cluster_calls(address: str, say: Say) -> AsyncIterator[ClusterCalls]:
+async def open_cluster_calls(address: str, say: Say) -> AsyncIterator[ClusterCalls]:
     """Connect to a cluster whose nodes can be given calls, and leave it at the end.
 
     Args:
@@ -177,7 +177,7 @@ async def cluster_calls(address: str, say: Say) -> AsyncIterator[ClusterCalls]:
     Raises:
         ConfigError: no cluster can be reached there.
     """
-    async with connected_to(address):
+    async with connect_cluster(address):
         yield ClusterCalls(say)
 
 
@@ -201,7 +201,7 @@ class ClusterCalls:
             ConfigError: it raised; says what.
         """
         options: dict[str, Any] = {"num_cpus": 1, "max_retries": 0}
-        python = program_python()
+        python = find_program_python()
         if python is not None:
             options["runtime_env"] = {"py_executable": shlex.quote(python)}
         make: Any = ray.remote(function)
@@ -210,9 +210,9 @@ class ClusterCalls:
         try:
             return await answer
         except RayTaskError as error:
-            raise ConfigError(words_of(error.cause)) from error
+            raise ConfigError(describe_error(error.cause)) from error
         except RayError as error:
-            self._say(f"lost a process on the cluster: {words_of(error).splitlines()[0]}")
+            self._say(f"lost a process on the cluster: {describe_error(error).splitlines()[0]}")
             return None
         finally:
             if not answer.done() or answer.cancelled():

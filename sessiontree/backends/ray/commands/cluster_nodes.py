@@ -13,7 +13,7 @@ from typing import Any, Final
 import ray
 
 from sessiontree.backends.ray.commands.remote_command import RemoteShell
-from sessiontree.contracts.errors import ExecutionError, words_of
+from sessiontree.contracts.errors import ExecutionError, describe_error
 from sessiontree.contracts.handles.nodes import NodeInfo
 from sessiontree.contracts.settings.placement import NODE_LABEL
 from sessiontree.sandbox.commands.running_commands import RunningCommands
@@ -35,24 +35,26 @@ class ClusterNodes:
         """
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await asyncio.to_thread(_nodes)
+                return await asyncio.to_thread(_list_nodes)
         except TimeoutError as error:
             raise ExecutionError(f"the cluster did not answer within {ANSWER_S:g} s", True) from error
         except ray.exceptions.RayError as error:
-            raise ExecutionError(f"the cluster does not say which nodes it has: {words_of(error)}") from error
+            raise ExecutionError(
+                f"the cluster does not say which nodes it has: {describe_error(error)}"
+            ) from error
 
-    def shell_on(self, node: NodeInfo, workspace: Path, running: RunningCommands) -> RemoteShell:
+    def open_shell(self, node: NodeInfo, workspace: Path, running: RunningCommands) -> RemoteShell:
         """Return what runs commands on a node, also on this one."""
         return RemoteShell(node, workspace, running)
 
 
-def _nodes() -> tuple[NodeInfo, ...]:
+def _list_nodes() -> tuple[NodeInfo, ...]:
     rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
     here = ray.get_runtime_context().get_node_id()
-    return tuple(_info(row, here) for row in rows)
+    return tuple(_build_node_info(row, here) for row in rows)
 
 
-def _info(row: dict[str, Any], here: str) -> NodeInfo:
+def _build_node_info(row: dict[str, Any], here: str) -> NodeInfo:
     offered: dict[str, float] = row.get("Resources") or {}
     labels: dict[str, str] = row.get("Labels") or {}
     own = {"CPU", "memory"}

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sessiontree.backends.ray.commands.remote_node import difference_of_releases, look_at, start_watch
+from sessiontree.backends.ray.commands.remote_node import compare_releases, look_at, start_watch
 from sessiontree.backends.ray.engine import engine_home
-from sessiontree.contracts.errors import ExecutionError, words_of
+from sessiontree.contracts.errors import ExecutionError, describe_error
 from sessiontree.contracts.handles.jobs import WindowSize
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.interpreter.import_guard import tidy
-from sessiontree.runtime.transport.rpc import portable
+from sessiontree.runtime.transport.rpc import make_portable
 from sessiontree.sandbox import UnconfinedShell
 from sessiontree.sandbox.commands.command_channel import CommandChannel
 from sessiontree.sandbox.commands.running_commands import RunningCommands
@@ -90,7 +90,7 @@ class NodeCommand:
 
     async def check(self, wanted: tuple[str, str, str]) -> str | None:
         """Return why this node can't serve a host of these releases; None = it can."""
-        found = difference_of_releases(wanted)
+        found = compare_releases(wanted)
         return None if found is None else f"it has {found}; install the same on every node"
 
     async def begin(self, order: CommandOrder) -> str | None:
@@ -100,7 +100,7 @@ class NodeCommand:
             try:
                 home = await asyncio.to_thread(_make_home)
             except OSError as error:
-                return f"no directory can be made for it: {words_of(error)}"
+                return f"no directory can be made for it: {describe_error(error)}"
         self._running = RunningCommands(order.cleanup_s, None)
         self._channel = CommandChannel(
             window=order.window,
@@ -126,7 +126,7 @@ class NodeCommand:
         except asyncio.CancelledError:
             self._error = ExecutionError("the command was ended on request")
         except Exception as error:  # noqa: BLE001 - the host raises it
-            self._error = portable(error)
+            self._error = make_portable(error)
         finally:
             if home is not None:
                 await asyncio.to_thread(_remove, home)

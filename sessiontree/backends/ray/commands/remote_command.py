@@ -20,12 +20,12 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.commands.node_command import PIECE_BYTES, CommandNews, CommandOrder, NodeCommand
-from sessiontree.backends.ray.commands.remote_node import AGENT_OPTIONS, difference_at, release
-from sessiontree.contracts.errors import ExecutionError, words_of
+from sessiontree.backends.ray.commands.remote_node import AGENT_OPTIONS, compare_workspace, release
+from sessiontree.contracts.errors import ExecutionError, describe_error
 from sessiontree.contracts.handles.nodes import NodeInfo
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.runtime.host.node_shell import describe_node
-from sessiontree.sandbox import py_executable
+from sessiontree.sandbox import build_py_executable
 from sessiontree.sandbox.commands.command_channel import CommandChannel
 from sessiontree.sandbox.commands.command_process import Decoder, OnOutput
 from sessiontree.sandbox.commands.running_commands import RunningCommands
@@ -148,7 +148,7 @@ class RemoteCommand:
         if over.cancelled() and not self._has_begun:
             raise ExecutionError("the command was not started: its session has left meanwhile")
         if over.cancelled():
-            raise ExecutionError(self._unknown("it was ended with its session"))
+            raise ExecutionError(self._explain_unknown("it was ended with its session"))
         return over.result()
 
     def _start_actor(self) -> Any:
@@ -156,7 +156,7 @@ class RemoteCommand:
         where = NodeAffinitySchedulingStrategy(self._node.node_id, soft=False)
         # Else the actor would inherit the runtime environment of this host, which names the host's files. Its
         # reaper ends what is left when Ray kills the actor's children before they end theirs.
-        words = py_executable("node-command", Path("/"), None, reports=NO_REPORTS)
+        words = build_py_executable("node-command", Path("/"), None, reports=NO_REPORTS)
         environment = {"py_executable": words}
         return make.options(**AGENT_OPTIONS, scheduling_strategy=where, runtime_env=environment).remote()
 
@@ -188,7 +188,7 @@ class RemoteCommand:
                 refusal = await actor.check.remote(release())
                 if refusal is not None:
                     raise ExecutionError(f"the command was not started: node {self._name}: {refusal}")
-                reason = await difference_at(workspace, actor)
+                reason = await compare_workspace(workspace, actor)
             with contextlib.ExitStack() as opened:
                 source = self._open_input(opened)
                 self._has_begun = True
@@ -203,15 +203,15 @@ class RemoteCommand:
                 f"the command was not started: node {self._name} did not answer within {START_S:g} s"
             ) from error
         except RayError as error:
-            why = words_of(error).strip().splitlines()[0]
+            why = describe_error(error).strip().splitlines()[0]
             if not self._has_begun:
                 raise ExecutionError(f"the command was not started: node {self._name}: {why}") from error
             self._channel.is_lost = True
             raise ExecutionError(
-                self._unknown(f"the node, or this runtime's process there, was lost ({why})")
+                self._explain_unknown(f"the node, or this runtime's process there, was lost ({why})")
             ) from error
 
-    def _unknown(self, why: str) -> str:
+    def _explain_unknown(self, why: str) -> str:
         return (
             f"how the command on node {self._name} ended is not known: {why}. It may have run; look at what "
             "it changed before you run it again"

@@ -11,7 +11,7 @@ from typing import Any, Final
 import ray
 
 from sessiontree.backends.ray.engine import engine_home
-from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.errors import describe_error
 from sessiontree.version import VERSION
 from sessiontree.workspace.identity import DirectoryView, difference, view_of
 
@@ -29,7 +29,7 @@ def release() -> tuple[str, str, str]:
     return (VERSION, platform.python_version(), ray.__version__)
 
 
-def difference_of_releases(wanted: tuple[str, str, str]) -> str | None:
+def compare_releases(wanted: tuple[str, str, str]) -> str | None:
     """Return which releases of this process differ from those of the creating program; None = none."""
     names = ("sessiontree", "Python", "Ray")
     found = zip(names, wanted, release(), strict=True)
@@ -43,10 +43,10 @@ async def look_at(workspace: Path, entries: bool) -> DirectoryView | str:
     try:
         return await asyncio.to_thread(view_of, workspace, entries=entries)
     except OSError as error:
-        return f"no such directory can be read there: {words_of(error)}"
+        return f"no such directory can be read there: {describe_error(error)}"
 
 
-async def difference_at(workspace: Path, agent: Any) -> str | None:
+async def compare_workspace(workspace: Path, agent: Any) -> str | None:
     """Return why a path leads to another directory on an agent's node; None = it is the same one.
 
     Raises:

@@ -32,24 +32,28 @@ from ray._raylet import (  # type: ignore[attr-defined]  # compiled: its stub le
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.engine import engine_home, engine_servers
-from sessiontree.backends.ray.engine.engine_security import key_variables, listening, mode_of
+from sessiontree.backends.ray.engine.engine_security import (
+    describe_listeners,
+    find_key_variables,
+    read_permissions,
+)
 from sessiontree.backends.ray.engine.engine_servers import (
     RAYLET,
     EngineWatch,
     JoinedWatch,
     Server,
-    accepts,
-    listener_of,
-    watched_servers,
+    can_connect,
+    find_listener,
+    list_watched_servers,
 )
 from sessiontree.backends.ray.engine.engine_settings import (
     QUIET,
     RayOptions,
+    build_environment,
+    build_init_arguments,
     check_version,
-    environment,
-    for_servers,
-    init_arguments,
-    variables,
+    select_for_servers,
+    set_variables,
 )
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError
 from sessiontree.contracts.values.jsonable import JsonValue
@@ -108,7 +112,7 @@ class ClusterLease:
         self._over = threading.Event()
         self._watch: EngineWatch | None = None
         self._pid = os.getpid()
-        self._thread = threading.Thread(target=self._live, name="sessiontree-engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sessiontree-engine", daemon=True)
         self._thread.start()
 
     def take(self, options: RayOptions) -> bool:
@@ -163,44 +167,44 @@ class ClusterLease:
         self.lost.set_result(lost)
         return lost
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         try:
             if self.options.address is None:
-                self._live_privately()
+                self._run_privately()
             else:
-                self._live_connected(self.options.address)
+                self._run_connected(self.options.address)
         except BaseException as error:  # noqa: BLE001 - those who wait get every error
             if not self.ready.done():
-                self.ready.set_exception(_told(error, ""))
+                self.ready.set_exception(_explain_failure(error, ""))
         finally:
             with _lock:
                 _runs.clear()
             self.gone.set_result(None)
 
-    def _live_privately(self) -> None:
+    def _run_privately(self) -> None:
         engine_home.sweep()
         home, lock = engine_home.make_home()
         watcher = _start_watcher(home)
         try:
             place = _start(home, self.options)
         except BaseException as error:  # noqa: BLE001 - those who wait get every error
-            told = _told(error, _last_words(home))
+            told = _explain_failure(error, _read_last_words(home))
             _end(home, lock, watcher)
             self.ready.set_exception(told)
             return
-        watch = EngineWatch(engine_servers.watched_servers())
+        watch = EngineWatch(engine_servers.list_watched_servers())
         self.ready.set_result(place)
         if self._wait(watch) is not None:
             # Otherwise ray.shutdown would wait long for lost servers and for processes that wait for them.
             engine_home.end_processes(home, grace_s=0.0)
         _end(home, lock, watcher)
 
-    def _live_connected(self, address: str) -> None:
+    def _run_connected(self, address: str) -> None:
         try:
             place = _connect(address)
         except BaseException as error:  # noqa: BLE001 - those who wait get every error
             ray.shutdown()
-            self.ready.set_exception(_told_of(address, error))
+            self.ready.set_exception(_explain_refusal(address, error))
             return
         watch = watch_of(place)
         self.ready.set_result(place)
@@ -227,13 +231,13 @@ def enter(options: RayOptions) -> ClusterLease | Future[None] | None:
         if not _runs:
             if ray.is_initialized():
                 return None
-            _runs.append(ClusterLease(options if options.address else options.for_private_ray()))
+            _runs.append(ClusterLease(options if options.address else options.to_private_ray()))
         run = _runs[0]
         return run if run.take(options) else run.gone
 
 
 @atexit.register
-def _at_exit() -> None:
+def _on_exit() -> None:
     """End the Ray of a program that exits without closing its runtimes."""
     with _lock:
         runs = list(_runs)
@@ -243,22 +247,22 @@ def _at_exit() -> None:
 
 def _start(home: Path, options: RayOptions) -> ClusterInfo:
     with (
-        variables(environment(home / engine_home.MARK, options.insecure)),
-        engine_servers.loopback_only(),
-        engine_servers.plain_workers_only(),
-        engine_servers.used_servers_only(),
-        engine_servers.orphans_stay(),
-        engine_servers.harmless_variables_only(),
+        set_variables(build_environment(home / engine_home.MARK, options.insecure)),
+        engine_servers.bind_to_loopback(),
+        engine_servers.force_plain_workers(),
+        engine_servers.skip_unused_servers(),
+        engine_servers.adopt_orphans(),
+        engine_servers.drop_key_variables(),
         engine_servers.silence(),
     ):
         _forget_authentication()
-        ray.init(**init_arguments(home / engine_home.RAY_FOLDER, options.num_cpus))
+        ray.init(**build_init_arguments(home / engine_home.RAY_FOLDER, options.num_cpus))
     return find_place(home)
 
 
 def _end(home: Path, lock: int, watcher: subprocess.Popen[bytes]) -> None:
     # Listed first: Ray kills slow workers, and then their children can no longer be found.
-    known = engine_home.processes_of(home)
+    known = engine_home.find_processes(home)
     with contextlib.suppress(Exception):  # the remaining processes are ended below
         ray.shutdown(wait_for_processes=True)
     engine_home.end_processes(home, grace_s=1.0, known=known)
@@ -278,17 +282,17 @@ def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd="/",
-        env=for_servers(os.environ),
+        env=select_for_servers(os.environ),
         start_new_session=True,  # signals of the terminal must not reach it
     )
 
 
 def _connect(address: str) -> ClusterInfo:
-    there, on_loopback = _resolved(address)
+    there, on_loopback = _resolve_address(address)
     as_it_is: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-    if there is not None and not accepts(there, REACH_S):
-        if on_loopback is not None and accepts(on_loopback, REACH_S):
-            as_it_is = engine_servers.loopback_only()
+    if there is not None and not can_connect(there, REACH_S):
+        if on_loopback is not None and can_connect(on_loopback, REACH_S):
+            as_it_is = engine_servers.bind_to_loopback()
         elif address != "auto":
             tried = there if on_loopback in (None, there) else f"{there} and {on_loopback}"
             raise ConfigError(
@@ -300,7 +304,7 @@ def _connect(address: str) -> ClusterInfo:
     return find_place(None)
 
 
-def _resolved(address: str) -> tuple[str | None, str | None]:
+def _resolve_address(address: str) -> tuple[str | None, str | None]:
     """Return where Ray looks for a cluster, and where it would look if nodes were on this machine alone.
 
     Ray replaces a loopback address by this node's address, where a cluster need not listen. None = Ray finds
@@ -308,7 +312,7 @@ def _resolved(address: str) -> tuple[str | None, str | None]:
     """
     with contextlib.suppress(ConnectionError, ValueError):
         there = services.canonicalize_bootstrap_address(address)
-        with engine_servers.loopback_only():
+        with engine_servers.bind_to_loopback():
             return there, services.canonicalize_bootstrap_address(address)
     return None, None
 
@@ -331,9 +335,9 @@ def find_place(home: Path | None) -> ClusterInfo:
             "the program is connected through Ray Client (ray://); start it on a node of the cluster and "
             "connect with ray.init('auto')"
         )
-    raylet = listener_of(Path(node.raylet_socket_name)) if home is None else None
+    raylet = find_listener(Path(node.raylet_socket_name)) if home is None else None
     node_id = ray.get_runtime_context().get_node_id()
-    rows = [row for row in _nodes() if row["NodeID"] == node_id]
+    rows = [row for row in _list_nodes() if row["NodeID"] == node_id]
     return ClusterInfo(
         node_id=node_id,
         session_dir=Path(node.get_session_dir_path()),
@@ -351,7 +355,7 @@ def watch_of(place: ClusterInfo) -> EngineWatch:
     return EngineWatch([] if place.raylet is None else [place.raylet], place.gcs_address)
 
 
-def _told(error: BaseException, last_words: str) -> SessionTreeError:
+def _explain_failure(error: BaseException, last_words: str) -> SessionTreeError:
     """Return the error to raise about a private Ray that could not be started."""
     if isinstance(error, SessionTreeError):
         return error
@@ -363,7 +367,7 @@ def _told(error: BaseException, last_words: str) -> SessionTreeError:
     )
 
 
-def _told_of(address: str, error: BaseException) -> SessionTreeError:
+def _explain_refusal(address: str, error: BaseException) -> SessionTreeError:
     """Return the error to raise about a cluster that cannot be used."""
     if isinstance(error, SessionTreeError):
         return error
@@ -378,7 +382,7 @@ def _told_of(address: str, error: BaseException) -> SessionTreeError:
     )
 
 
-def _last_words(home: Path) -> str:
+def _read_last_words(home: Path) -> str:
     """Return the first lines of the error files of Ray's processes, which are about to be removed."""
     found = []
     for path in sorted((home / engine_home.RAY_FOLDER).glob("session_2*/logs/*.err")):
@@ -413,17 +417,17 @@ class Engine:
     @property
     def node_id(self) -> str:
         """Ray's id of the node on which this process runs, in hex."""
-        return self._there().node_id
+        return self._get_place().node_id
 
     @property
     def core_count(self) -> int:
         """The CPUs that Ray counts for this node; a container may have fewer than the machine."""
-        return self._there().core_count
+        return self._get_place().core_count
 
     @property
     def logs_dir(self) -> Path:
         """The directory of this node's logs; a worker must be able to write there."""
-        return self._there().logs_dir
+        return self._get_place().logs_dir
 
     @property
     def token_path(self) -> Path | None:
@@ -431,24 +435,24 @@ class Engine:
 
         A private Ray's token is not in a file: its processes pass it to their children.
         """
-        return None if self._there().home is not None else token_file()
+        return None if self._get_place().home is not None else find_token_file()
 
     @property
     def raylet(self) -> int | None:
         """The id of the process that starts actors on this node; None if it cannot be seen."""
-        joined = self._there().raylet
-        servers = watched_servers() if joined is None else [joined]
+        joined = self._get_place().raylet
+        servers = list_watched_servers() if joined is None else [joined]
         return next((server.pid for server in servers if server.name == RAYLET), None)
 
     @property
     def home(self) -> Path | None:
         """The directory of a private Ray, mode 0700, removed with the Ray; None if the Ray is not private."""
-        return self._there().home
+        return self._get_place().home
 
     @property
     def lost(self) -> Future[EngineLost]:
         """Done, from another thread, when this Ray is lost; cancelled when it is released."""
-        self._there()
+        self._get_place()
         watcher = self._run or self._watch
         assert watcher is not None, "a started engine has one of both"  # noqa: S101
         return watcher.lost
@@ -468,7 +472,7 @@ class Engine:
         entered = enter(self._options)
         while not isinstance(entered, ClusterLease):
             if entered is None:
-                place = self._joined()
+                place = self._adopt_ray()
                 self._watch = JoinedWatch([] if place.raylet is None else [place.raylet], place.gcs_address)
                 self._place = place
                 return
@@ -490,42 +494,42 @@ class Engine:
         if run is not None and run.give_back():
             await asyncio.shield(asyncio.wrap_future(run.gone))
 
-    def pinned(self, node_id: str | None = None) -> NodeAffinitySchedulingStrategy:
+    def pin_to_node(self, node_id: str | None = None) -> NodeAffinitySchedulingStrategy:
         """Return the strategy that places an actor only on one node; by default on this one."""
         return NodeAffinitySchedulingStrategy(node_id or self.node_id, soft=False)
 
-    def security_settings(self) -> dict[str, JsonValue]:
+    def describe_security(self) -> dict[str, JsonValue]:
         """Return how this Ray is protected, as a JSON object, for ``sessiontree doctor``.
 
         ``listening`` lists the TCP sockets of its processes on this machine, and of this program, that other
         machines may reach. A private Ray has none, because it binds to the loopback interface. A Ray that can
         form clusters binds to all interfaces.
         """
-        return {**self.protection(), "listening": listening(self.logs_dir)}
+        return {**self.protection(), "listening": describe_listeners(self.logs_dir)}
 
     def protection(self) -> dict[str, JsonValue]:
-        """Return the part of :meth:`security_settings` that does not change while the Ray runs; faster."""
-        place = self._there()
+        """Return the part of :meth:`describe_security` that does not change while the Ray runs; faster."""
+        place = self._get_place()
         token = self.token_path
         return {
             "ray_version": ray.__version__,
             "private": place.home is not None,
             "auth_mode": "token" if is_token_auth_enabled() else "disabled",
             "token_path": None if token is None else str(token),
-            "token_mode": mode_of(token),
-            "key_variables": key_variables(self.raylet),
+            "token_mode": read_permissions(token),
+            "key_variables": find_key_variables(self.raylet),
             "directory": str(place.home or place.session_dir),
-            "directory_mode": mode_of(place.home or place.session_dir),
+            "directory_mode": read_permissions(place.home or place.session_dir),
             "dashboard": place.webui_url or "off",
-            "nodes": sum(bool(node["Alive"]) for node in _nodes()),
+            "nodes": sum(bool(node["Alive"]) for node in _list_nodes()),
         }
 
-    def _there(self) -> ClusterInfo:
+    def _get_place(self) -> ClusterInfo:
         if self._place is None:
             raise SessionTreeError("the engine was not started; await engine.start() first")
         return self._place
 
-    def _joined(self) -> ClusterInfo:
+    def _adopt_ray(self) -> ClusterInfo:
         """Return the Ray that the program initialised itself."""
         if self._options.num_cpus is not None:
             raise ConfigError(
@@ -542,13 +546,13 @@ class Engine:
         return place
 
 
-def token_file() -> Path | None:
+def find_token_file() -> Path | None:
     """Return the file with the token of the Ray that this process joined; None if it needs no file."""
     if not is_token_auth_enabled() or os.environ.get("RAY_AUTH_TOKEN"):
         return None
     return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
 
 
-def _nodes() -> list[dict[str, Any]]:
+def _list_nodes() -> list[dict[str, Any]]:
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
     return nodes

@@ -53,13 +53,13 @@ class Process(NamedTuple):
 
 def process_of(pid: int) -> Process | None:
     """Return a living process by its id; None if it has ended or is a zombie."""
-    fields = _status(pid)
+    fields = _read_status(pid)
     if fields is None or fields[0] in {"Z", "X"}:
         return None
     return Process(pid, int(fields[19]))
 
 
-def _status(pid: int) -> list[str] | None:
+def _read_status(pid: int) -> list[str] | None:
     """Return the fields of a process's ``stat`` after its name: state, parent, group and so on."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rsplit(") ", 1)[1].split()
@@ -67,7 +67,7 @@ def _status(pid: int) -> list[str] | None:
         return None
 
 
-def _namespace() -> str:
+def _read_namespace() -> str:
     """Return the PID namespace of this process."""
     return str(Path("/proc/self/ns/pid").readlink())
 
@@ -81,7 +81,7 @@ def make_home() -> tuple[Path, int]:
     Raises:
         OSError: no temporary directory is writable, or the path of each is too long for sockets.
     """
-    home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
+    home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_choose_short_folder()))
     return home, claim(home)
 
 
@@ -96,7 +96,7 @@ def claim(home: Path) -> int:
     me = process_of(os.getpid())
     if me is None:
         raise OSError("/proc does not show this process; mount it")
-    os.write(lock, f"{me.pid} {me.started} {_namespace()}\n".encode())
+    os.write(lock, f"{me.pid} {me.started} {_read_namespace()}\n".encode())
     return lock
 
 
@@ -107,8 +107,8 @@ def watch_command(home: Path) -> list[str]:
     return [sys.executable, "-I", "-S", __file__, str(home), str(me.pid), str(me.started)]
 
 
-def _short_folder() -> Path:
-    folders = _folders()
+def _choose_short_folder() -> Path:
+    folders = _list_folders()
     for folder in folders:
         if len(os.fsencode(folder)) + len(f"/{PREFIX}12345678") <= MAX_PATH_BYTES:
             return folder
@@ -116,7 +116,7 @@ def _short_folder() -> Path:
     raise OSError(f"temporary directories tried: {tried}; set TMPDIR to one with a path under 20 bytes")
 
 
-def _folders() -> list[Path]:
+def _list_folders() -> list[Path]:
     """Return the folders that may hold private directories, best first."""
     folders = dict.fromkeys((Path(tempfile.gettempdir()), Path("/tmp")))  # noqa: S108 - mkdtemp makes it safe
     return [folder for folder in folders if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)]
@@ -124,7 +124,7 @@ def _folders() -> list[Path]:
 
 def sweep() -> list[Path]:
     """End the processes of dead owners and remove their directories; return those removed."""
-    found = [path for folder in _folders() for path in folder.glob(f"{PREFIX}*") if _is_home(path)]
+    found = [path for folder in _list_folders() for path in folder.glob(f"{PREFIX}*") if _is_home(path)]
     return [home for home in found if clear(home, grace_s=0.0)]
 
 
@@ -146,9 +146,9 @@ def clear(home: Path, grace_s: float = GRACE_S) -> bool:
         return False
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # another process may be clearing it
-        if owner_lives(home):
+        if is_owner_alive(home):
             return False
-        if _owner_in(home) is None:
+        if _read_owner(home) is None:
             return _remove_unfinished(home)
         end_processes(home, grace_s)
         shutil.rmtree(home, ignore_errors=True)
@@ -159,16 +159,16 @@ def clear(home: Path, grace_s: float = GRACE_S) -> bool:
     return not home.exists()
 
 
-def owner_lives(home: Path) -> bool:
+def is_owner_alive(home: Path) -> bool:
     """Whether the process that made a directory still lives, or the directory is new and has no owner's line.
 
     In the same PID namespace its id and start decide. In another one, such as that of a container that shares
     the temporary directory, the lock decides; a process that the owner forked may hold it too.
     """
-    words = _owner_in(home)
+    words = _read_owner(home)
     if words is None:
         return _is_young(home)
-    if words[2] == _namespace():
+    if words[2] == _read_namespace():
         owner = Process(int(words[0]), int(words[1]))
         return process_of(owner.pid) == owner
     try:
@@ -184,7 +184,7 @@ def owner_lives(home: Path) -> bool:
     return False
 
 
-def _owner_in(home: Path) -> list[str] | None:
+def _read_owner(home: Path) -> list[str] | None:
     """Return the owner's line: id, start and PID namespace; None = it is missing or incomplete."""
     try:
         file = os.open(home / OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -228,7 +228,7 @@ def end_processes(home: Path, grace_s: float = GRACE_S, known: set[Process] | No
         known: Processes noted earlier, whatever they show now.
     """
     began = time.monotonic()
-    known = processes_of(home, _living(known or set()))
+    known = find_processes(home, _select_living(known or set()))
     while known:
         passed_s = time.monotonic() - began
         if passed_s > grace_s + KILL_S:
@@ -237,11 +237,11 @@ def end_processes(home: Path, grace_s: float = GRACE_S, known: set[Process] | No
             for process in known:
                 _kill(process)
         select.select([], [], [], POLL_S)
-        known = processes_of(home, _living(known))
+        known = find_processes(home, _select_living(known))
     return True
 
 
-def _living(processes: set[Process]) -> set[Process]:
+def _select_living(processes: set[Process]) -> set[Process]:
     """Return the processes that still run."""
     return {process for process in processes if process_of(process.pid) == process}
 
@@ -257,25 +257,25 @@ def _kill(process: Process) -> None:
             os.close(pidfd)
 
 
-def processes_of(home: Path, known: set[Process] | None = None) -> set[Process]:
+def find_processes(home: Path, known: set[Process] | None = None) -> set[Process]:
     """Return the living processes that belong to a directory, and their descendants; never the caller.
 
     Args:
         home: The private directory.
         known: Processes that belong to it even if nothing shows it any more.
     """
-    return with_descendants(
+    return add_descendants(
         known or set(),
-        lambda pid: _writes_logs(pid, home / RAY_FOLDER) or _carries(pid, home / MARK),
+        lambda pid: _is_writing_logs(pid, home / RAY_FOLDER) or _has_mark(pid, home / MARK),
     )
 
 
 def log_writers(ray_folder: Path) -> set[Process]:
     """Return the processes that write Ray's logs below a folder, and their descendants."""
-    return with_descendants(set(), lambda pid: _writes_logs(pid, ray_folder))
+    return add_descendants(set(), lambda pid: _is_writing_logs(pid, ray_folder))
 
 
-def with_descendants(known: set[Process], belongs: Callable[[int], bool]) -> set[Process]:
+def add_descendants(known: set[Process], belongs: Callable[[int], bool]) -> set[Process]:
     """Return the living processes that are known or for which ``belongs`` is true, and their descendants.
 
     The caller is never included.
@@ -283,7 +283,7 @@ def with_descendants(known: set[Process], belongs: Callable[[int], bool]) -> set
     children: dict[int, list[int]] = {}
     pids = [process.pid for process in known]
     for pid in _own_pids():
-        fields = _status(pid)
+        fields = _read_status(pid)
         if fields is not None:
             children.setdefault(int(fields[1]), []).append(pid)
             if belongs(pid):
@@ -319,7 +319,7 @@ def _own_pids() -> Iterator[int]:
                 yield int(entry.name)
 
 
-def _carries(pid: int, mark: Path) -> bool:
+def _has_mark(pid: int, mark: Path) -> bool:
     try:
         words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -329,7 +329,7 @@ def _carries(pid: int, mark: Path) -> bool:
     )
 
 
-def _writes_logs(pid: int, ray_folder: Path) -> bool:
+def _is_writing_logs(pid: int, ray_folder: Path) -> bool:
     """Whether a process has a log file of a Ray session below a folder open for writing."""
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():

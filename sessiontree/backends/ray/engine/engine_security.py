@@ -43,7 +43,7 @@ class Listener:
         return not ipaddress.ip_address(self.address).is_loopback
 
 
-def key_variables(pid: int | None) -> list[JsonValue]:
+def find_key_variables(pid: int | None) -> list[JsonValue]:
     """Return the names of variables of a process that look as if they held keys; empty if it can't be seen.
 
     Processes that it starts inherit them.
@@ -56,7 +56,7 @@ def key_variables(pid: int | None) -> list[JsonValue]:
     return [*sorted(name for name in names if name.upper().endswith(_OF_KEYS) and not is_harmless(name))]
 
 
-def listening(logs_dir: Path) -> list[JsonValue]:
+def describe_listeners(logs_dir: Path) -> list[JsonValue]:
     """Return the TCP sockets of a Ray's processes and of this process that other machines may reach.
 
     Each is an object with ``address``, ``port``, ``process`` (its name) and ``pid``, ordered by port. Only
@@ -69,16 +69,19 @@ def listening(logs_dir: Path) -> list[JsonValue]:
     pids = {os.getpid(), *(process.pid for process in engine_home.log_writers(logs_dir.resolve()))}
     return [
         {"address": found.address, "port": found.port, "process": found.process, "pid": found.pid}
-        for found in listeners(pids)
+        for found in find_listeners(pids)
         if found.is_open
     ]
 
 
-def listeners(pids: Iterable[int]) -> list[Listener]:
+def find_listeners(pids: Iterable[int]) -> list[Listener]:
     """Return the listening TCP sockets of some processes, ordered by port; ended processes have none."""
     bound = dict(_bound("tcp", 4)) | dict(_bound("tcp6", 16))
     found = {
-        Listener(*bound[inode], pid, _name(pid)) for pid in pids for inode in _sockets(pid) if inode in bound
+        Listener(*bound[inode], pid, _name(pid))
+        for pid in pids
+        for inode in _list_sockets(pid)
+        if inode in bound
     }
     return sorted(found, key=lambda listener: (listener.port, listener.pid))
 
@@ -90,10 +93,10 @@ def _bound(table: str, address_bytes: int) -> Iterator[tuple[str, tuple[str, int
             fields = line.split()
             if fields[3] == TCP_LISTEN:
                 address, port = fields[1].split(":")
-                yield fields[9], (_numeric(address, address_bytes), int(port, 16))
+                yield fields[9], (_decode_address(address, address_bytes), int(port, 16))
 
 
-def _numeric(digits: str, address_bytes: int) -> str:
+def _decode_address(digits: str, address_bytes: int) -> str:
     """Return an address from the kernel's hex words, which are in this machine's byte order."""
     words = [int(digits[at : at + 8], 16) for at in range(0, address_bytes * 2, 8)]
     raw = b"".join(socket.ntohl(word).to_bytes(4, "big") for word in words)
@@ -102,7 +105,7 @@ def _numeric(digits: str, address_bytes: int) -> str:
     return str(mapped or address)
 
 
-def _sockets(pid: int) -> Iterator[str]:
+def _list_sockets(pid: int) -> Iterator[str]:
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
@@ -118,7 +121,7 @@ def _name(pid: int) -> str:
         return "?"
 
 
-def mode_of(path: Path | None) -> str | None:
+def read_permissions(path: Path | None) -> str | None:
     """Return the permission bits of a file or directory as octal digits, or None if it does not exist."""
     if path is None:
         return None

@@ -30,9 +30,9 @@ from ray._private import parameter, ray_constants, services
 from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 
-from sessiontree.backends.ray.engine.engine_settings import for_servers
+from sessiontree.backends.ray.engine.engine_settings import select_for_servers
 from sessiontree.contracts.errors import EngineLost
-from sessiontree.control.peer import peer_of
+from sessiontree.control.peer import identify_peer
 from sessiontree.runtime.transport.socket_files import connect_to
 
 PROBE_EVERY_S = 2.0
@@ -121,7 +121,7 @@ class EngineWatch:
 
     def _is_refused(self, address: str) -> bool:
         """Connect, and return whether that has failed ``MAX_REFUSALS`` times in a row."""
-        self._refusals = 0 if accepts(address, PROBE_S) else self._refusals + 1
+        self._refusals = 0 if can_connect(address, PROBE_S) else self._refusals + 1
         return self._refusals >= MAX_REFUSALS
 
 
@@ -142,7 +142,7 @@ class JoinedWatch:
     ) -> None:
         self.lost: Future[EngineLost] = Future()
         self._watch = EngineWatch(servers, gcs_address, probe_every_s)
-        self._thread = threading.Thread(target=self._live, name="sessiontree-engine-watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sessiontree-engine-watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -150,7 +150,7 @@ class JoinedWatch:
         self._watch.stop()
         self._thread.join(STOP_S)
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         died = self._watch.wait()
         if died is None:
             self.lost.cancel()
@@ -164,7 +164,7 @@ class JoinedWatch:
             )
 
 
-def accepts(address: str, within_s: float) -> bool:
+def can_connect(address: str, within_s: float) -> bool:
     """Whether a server accepts connections at an address, such as ``127.0.0.1:6379`` or ``[::1]:6379``."""
     host, _, port = address.rpartition(":")
     with contextlib.suppress(OSError, ValueError):
@@ -173,10 +173,10 @@ def accepts(address: str, within_s: float) -> bool:
     return False
 
 
-def listener_of(path: Path) -> int | None:
+def find_listener(path: Path) -> int | None:
     """Return the id of the process that listens at a socket's path, or None if it cannot be seen."""
     with contextlib.suppress(OSError), connect_to(path, PROBE_S) as connection:
-        return peer_of(connection).pid or None  # 0 = it is in another PID namespace
+        return identify_peer(connection).pid or None  # 0 = it is in another PID namespace
     return None
 
 
@@ -196,32 +196,32 @@ _SLEEP = f'-c "exec sleep {2**31 - 1}"'
 
 
 @contextlib.contextmanager
-def loopback_only() -> Iterator[None]:
+def bind_to_loopback() -> Iterator[None]:
     """Bind Ray's servers to the loopback interface, as Ray does on systems where it has no clusters.
 
     Then no other machine can reach them, and a change of the network does no harm. Otherwise they listen on
     all interfaces, because Ray replaces a loopback address.
     """
-    with _replaced(ray_constants, "ENABLE_RAY_CLUSTER", False):
+    with _replace_attribute(ray_constants, "ENABLE_RAY_CLUSTER", False):
         yield
 
 
 @contextlib.contextmanager
-def plain_workers_only() -> Iterator[None]:
+def force_plain_workers() -> Iterator[None]:
     """Let only Ray's arguments configure its workers.
 
     Under ``uv run`` every worker would read the project file of the program's working directory, and with
     an interpreter started without a site (``-S``) workers would find no packages.
     """
     with (
-        _replaced(ray_constants, "RAY_ENABLE_UV_RUN_RUNTIME_ENV", False),
-        _replaced(services, "_site_flags", list),
+        _replace_attribute(ray_constants, "RAY_ENABLE_UV_RUN_RUNTIME_ENV", False),
+        _replace_attribute(services, "_site_flags", list),
     ):
         yield
 
 
 @contextlib.contextmanager
-def used_servers_only() -> Iterator[None]:
+def skip_unused_servers() -> Iterator[None]:
     """Start no dashboard, autoscaler, log monitor and dashboard agent, which take 200 MiB and are not used.
 
     The raylet requires a dashboard agent and ends with it. So it gets a program that sleeps, and ports of 0
@@ -230,8 +230,8 @@ def used_servers_only() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         wanted: dict[str, Any] = {"include_log_monitor": False, "no_monitor": True}
         params = partial(parameter.RayParams, **wanted)
-        stack.enter_context(_replaced(parameter, "RayParams", params))
-        stack.enter_context(_replaced(ray_node.Node, "start_api_server", _start_nothing))
+        stack.enter_context(_replace_attribute(parameter, "RayParams", params))
+        stack.enter_context(_replace_attribute(ray_node.Node, "start_api_server", _start_nothing))
         shell = shutil.which("sh")
         if (
             shell is not None
@@ -239,12 +239,12 @@ def used_servers_only() -> Iterator[None]:
             and all(hasattr(_raylet, name) for name in (*_AGENT_PORTS, "persist_port"))
         ):
             start = partial(_start_without_agent, services.start_ray_process, shell)
-            stack.enter_context(_replaced(services, "start_ray_process", start))
+            stack.enter_context(_replace_attribute(services, "start_ray_process", start))
         yield
 
 
 @contextlib.contextmanager
-def orphans_stay() -> Iterator[None]:
+def adopt_orphans() -> Iterator[None]:
     """Let Ray's servers adopt orphaned processes of their workers, so that these can be found.
 
     Ray calls a function in each server process before it executes the server's program; the setting survives
@@ -256,28 +256,28 @@ def orphans_stay() -> Iterator[None]:
         ray_own()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
         libc.prctl(_SET_CHILD_SUBREAPER, *map(ctypes.c_ulong, (1, 0, 0, 0)))
 
-    with _replaced(ray_utils, "set_kill_on_parent_death_linux", set_both):
+    with _replace_attribute(ray_utils, "set_kill_on_parent_death_linux", set_both):
         yield
 
 
 @contextlib.contextmanager
-def harmless_variables_only() -> Iterator[None]:
+def drop_key_variables() -> Iterator[None]:
     """Start Ray's processes without those variables of the program that may hold keys.
 
     The program's own environment is not changed for that: its other threads read it meanwhile.
     """
-    with _replaced(services, "ConsolePopen", partial(_start_without_keys, services.ConsolePopen)):
+    with _replace_attribute(services, "ConsolePopen", partial(_start_without_keys, services.ConsolePopen)):
         yield
 
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
     """Suppress what Ray prints about errors of its servers, such as the state of a lost raylet."""
-    with _replaced(ray_worker, "listen_error_messages", _hear_nothing):
+    with _replace_attribute(ray_worker, "listen_error_messages", _hear_nothing):
         yield
 
 
-def watched_servers() -> list[Server]:
+def list_watched_servers() -> list[Server]:
     """Return the watched servers that this process started, of the Ray it is connected to."""
     node: Any = ray_worker._global_node  # noqa: SLF001 - Ray has no public access to its processes
     started = {} if node is None else node.all_processes
@@ -308,11 +308,11 @@ def _start_without_agent(
 
 def _start_without_keys(start: Any, *given: Any, env: Mapping[str, str], **settings: Any) -> Any:
     """Start one of Ray's processes with harmless variables."""
-    return start(*given, env=for_servers(env), **settings)
+    return start(*given, env=select_for_servers(env), **settings)
 
 
 @contextlib.contextmanager
-def _replaced(place: Any, name: str, value: Any) -> Iterator[None]:
+def _replace_attribute(place: Any, name: str, value: Any) -> Iterator[None]:
     before = getattr(place, name)
     setattr(place, name, value)
     try:

@@ -70,7 +70,7 @@ _OWN_WAYS = ("PYTHON", "OTEL_")
 """Prefixes of variables that stay in the program: they choose code, or belong to its exports."""
 
 
-def _named(address: str) -> str:
+def _check_address(address: str) -> str:
     if "://" in address or (address != "auto" and not address.rpartition(":")[2].isdecimal()):
         raise ValueError(address)
     return address
@@ -87,7 +87,7 @@ class RayOptions:
     """
 
     address: Annotated[
-        Annotated[str, AfterValidator(_named)] | None,
+        Annotated[str, AfterValidator(_check_address)] | None,
         Give(
             "host:port or 'auto' on a node of the cluster (Ray Client is not supported), or leave it out for "
             "a private Ray"
@@ -109,7 +109,7 @@ class RayOptions:
                 "a cluster; leave one of them out"
             )
 
-    def for_private_ray(self) -> RayOptions:
+    def to_private_ray(self) -> RayOptions:
         """Return the options of a private Ray in this environment.
 
         Raises:
@@ -159,7 +159,7 @@ def check_version(version: str) -> None:
         )
 
 
-def environment(mark: Path, insecure: bool) -> dict[str, str | None]:
+def build_environment(mark: Path, insecure: bool) -> dict[str, str | None]:
     """Return the environment variables for the start of a private Ray; None removes a variable.
 
     The token is new and is not in a file: a file would have to be hidden from Workers, together with whatever
@@ -177,7 +177,7 @@ def environment(mark: Path, insecure: bool) -> dict[str, str | None]:
     }
 
 
-def for_servers(variables: Mapping[str, str]) -> dict[str, str]:
+def select_for_servers(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a private Ray's processes get: harmless ones, by name and by value.
 
     A program keeps keys in its environment, and an environment is handed on to every process below and is
@@ -186,7 +186,7 @@ def for_servers(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if _is_for_servers(name, value)}
 
 
-def for_gateway(variables: Mapping[str, str]) -> dict[str, str]:
+def select_for_gateway(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a private Ray's processes do not get; models may need them."""
     return {
         name: value
@@ -202,7 +202,7 @@ def _is_for_servers(name: str, value: str) -> bool:
     return is_known and not is_key(value)
 
 
-def init_arguments(ray_folder: Path, num_cpus: int | None) -> dict[str, Any]:
+def build_init_arguments(ray_folder: Path, num_cpus: int | None) -> dict[str, Any]:
     """Return the arguments of ``ray.init`` for a private Ray."""
     return {
         "address": "local",
@@ -221,7 +221,7 @@ _changing = threading.Lock()
 
 
 @contextlib.contextmanager
-def variables(changes: Mapping[str, str | None]) -> Iterator[None]:
+def set_variables(changes: Mapping[str, str | None]) -> Iterator[None]:
     """Set environment variables for a while; then restore them, and also those that Ray set."""
     with _changing:
         before = {name: os.environ.get(name) for name in (*_SET_BY_RAY, *changes)}

@@ -30,8 +30,8 @@ from sessiontree.interpreter.import_guard import (
     INTERNAL,
     DeclaredPackages,
     Directories,
-    declared_names,
-    environment,
+    find_environment,
+    list_declared_names,
 )
 from sessiontree.protected.own_places import are_unchanged
 
@@ -90,9 +90,9 @@ class ProgramCopies:
             ConfigError: it cannot be made.
         """
         with self._alone:
-            return self._made_root()
+            return self._make_root()
 
-    def _made_root(self) -> Path:
+    def _make_root(self) -> Path:
         if self._root is None:
             parent = self._state_dir / "program"
             me = process_of(os.getpid())
@@ -105,7 +105,7 @@ class ProgramCopies:
                         remove(path)
                 self._root = Path(tempfile.mkdtemp(prefix=f"{me.pid}-{me.started}-", dir=parent))
             except OSError as error:
-                raise _unwritable(error) from error
+                raise _build_copy_error(error) from error
         return self._root
 
     def take(self) -> Path | None:
@@ -121,17 +121,17 @@ class ProgramCopies:
         with self._alone:
             if self._answered < number:  # else somebody looked after this call began
                 number = self._asked
-                sources = modules_of_the_program()
-                self._answer = self._taken(sources) if sources else None
+                sources = find_program_modules()
+                self._answer = self._take(sources) if sources else None
                 self._answered = number
             return self._answer
 
-    def _taken(self, sources: Sources) -> Path:
+    def _take(self, sources: Sources) -> Path:
         if self._latest is None or self._latest[0] != sources:
             try:
-                self._latest = (sources, _copied(sources, self.root()))
+                self._latest = (sources, _copy_files(sources, self.root()))
             except OSError as error:
-                raise _unwritable(error) from error
+                raise _build_copy_error(error) from error
         return self._latest[1]
 
     def received(self, files: Mapping[str, bytes]) -> Path:
@@ -144,7 +144,7 @@ class ProgramCopies:
             place = Path(tempfile.mkdtemp(prefix="received-", dir=self.root()))
             write_files(place, files)
         except OSError as error:
-            raise _unwritable(error) from error
+            raise _build_copy_error(error) from error
         return place
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class ProgramCopies:
                 self._root.parent.rmdir()
 
 
-def files_of(copy: Path) -> dict[str, bytes]:
+def read_files(copy: Path) -> dict[str, bytes]:
     """Return the files of a copy by their paths in it, for another node. Blocks."""
     return {
         str(path.relative_to(copy)): path.read_bytes() for path in sorted(copy.rglob("*")) if path.is_file()
@@ -177,13 +177,13 @@ def write_files(place: Path, files: Mapping[str, bytes]) -> None:
         path.write_bytes(data)
 
 
-def _unwritable(error: OSError) -> ConfigError:
+def _build_copy_error(error: OSError) -> ConfigError:
     return ConfigError(
         f"can't copy the program's modules into the state directory: {error}; give another state_dir"
     )
 
 
-def modules_of_the_program() -> Sources:
+def find_program_modules() -> Sources:
     """Return the files of all modules that the program imported, or may import, from outside its environment.
 
     Raises:
@@ -191,14 +191,14 @@ def modules_of_the_program() -> Sources:
     """
     installed = _Installed()
     found: Sources = {}
-    beside = dict.fromkeys(_directories_of_the_program())
-    for top, modules in _imported(installed).items():
-        if not installed.check_free(top, Path(_file_of(modules[0]))):
+    beside = dict.fromkeys(_list_program_folders())
+    for top, modules in _find_imported(installed).items():
+        if not installed.check_free(top, Path(_find_file(modules[0]))):
             continue
-        whole = _file_of(sys.modules[top]) if top in sys.modules else ""
+        whole = _find_file(sys.modules[top]) if top in sys.modules else ""
         if not whole:
             for module in modules:
-                found |= _namesakes(module)
+                found |= _find_namesakes(module)
         elif installed.is_foreign(whole):  # otherwise a module was added to an installed package
             own = Path(whole)
             place = own.parent if own.stem == "__init__" else own
@@ -206,16 +206,16 @@ def modules_of_the_program() -> Sources:
             beside |= {path: None for path in sys.path if path == str(place.parent)}
     _check_bounds(found)
     for directory in beside:
-        more = {**_siblings(directory, installed, {name.partition("/")[0] for name in found}), **found}
+        more = {**_find_siblings(directory, installed, {name.partition("/")[0] for name in found}), **found}
         if _is_bounded(more):
             found = more
     return found
 
 
-def _imported(installed: _Installed) -> dict[str, list[ModuleType]]:
+def _find_imported(installed: _Installed) -> dict[str, list[ModuleType]]:
     """Return the loaded modules from outside the environment by their top-level names."""
     found: dict[str, list[ModuleType]] = {}
-    for name, module in _foreign_modules(installed):
+    for name, module in _find_foreign_modules(installed):
         if (top := name.partition(".")[0]) not in _NEVER:
             found.setdefault(top, []).append(module)
     return found
@@ -237,7 +237,7 @@ class _Judged:
 
 
 @lru_cache(maxsize=8)
-def _judged(directories: tuple[str, ...]) -> _Judged:
+def _get_judged(directories: tuple[str, ...]) -> _Judged:
     """Return what was judged by these directories.
 
     A program opens many trees and has thousands of modules loaded, nearly always the same ones. To resolve
@@ -246,8 +246,8 @@ def _judged(directories: tuple[str, ...]) -> _Judged:
     return _Judged()
 
 
-def _foreign_modules(installed: _Installed) -> list[tuple[str, ModuleType]]:
-    judged = _judged(installed.directories)
+def _find_foreign_modules(installed: _Installed) -> list[tuple[str, ModuleType]]:
+    judged = _get_judged(installed.directories)
     copy = sys.modules.copy()
     names, modules = list(copy), list(copy.values())
     if judged.are_loaded(names, modules):
@@ -259,7 +259,7 @@ def _foreign_modules(installed: _Installed) -> list[tuple[str, ModuleType]]:
             continue
         is_foreign = judged.files.get(file)
         if is_foreign is None:
-            is_foreign = installed.is_foreign(_file_of(module))
+            is_foreign = installed.is_foreign(_find_file(module))
             if os.path.isabs(file):  # noqa: PTH117 - others depend on the working directory
                 judged.files[file] = is_foreign
             else:
@@ -271,23 +271,23 @@ def _foreign_modules(installed: _Installed) -> list[tuple[str, ModuleType]]:
 
 
 @lru_cache(maxsize=8)
-def _declared_in(directories: tuple[str, ...], changes: tuple[int, ...]) -> frozenset[str]:
+def _find_declared(directories: tuple[str, ...], changes: tuple[int, ...]) -> frozenset[str]:
     """Return the names that editable installs declare in directories as they were after these changes."""
-    return declared_names(list(directories))
+    return list_declared_names(list(directories))
 
 
 @lru_cache(maxsize=8)
-def _found_in(path: tuple[str, ...], changes: tuple[int, ...]) -> dict[str, str | None]:
+def _get_found(path: tuple[str, ...], changes: tuple[int, ...]) -> dict[str, str | None]:
     """Return what was looked up on a path as it was after these changes: modules by name, None = none."""
     return {}
 
 
-def _changes_of(directories: Iterable[str]) -> tuple[int, ...]:
+def _read_changes(directories: Iterable[str]) -> tuple[int, ...]:
     """Return when the entries of directories changed last; an installation or a removal changes that."""
-    return tuple(map(_changed_ns, directories))
+    return tuple(map(_read_mtime_ns, directories))
 
 
-def _changed_ns(directory: str) -> int:
+def _read_mtime_ns(directory: str) -> int:
     try:
         return os.stat(directory).st_mtime_ns  # noqa: PTH116 - text
     except OSError:
@@ -298,12 +298,12 @@ class _Installed:
     """The modules installed in the current environment."""
 
     def __init__(self) -> None:
-        self.directories = tuple(environment())
+        self.directories = tuple(find_environment())
         self._places = Directories(*self.directories)
-        self._declared = _declared_in(self.directories, _changes_of(self.directories))
+        self._declared = _find_declared(self.directories, _read_changes(self.directories))
         self._path = [path for path in sys.path if os.path.isabs(path) and self._places.hold(path)]  # noqa: PTH117 - text
         self._others = [path for path in sys.path if os.path.isabs(path) and path not in self._path]  # noqa: PTH117 - text
-        self._found = _found_in(tuple(self._path), _changes_of(self._path))
+        self._found = _get_found(tuple(self._path), _read_changes(self._path))
 
     def is_foreign(self, file: str) -> bool:
         """Return whether a module's file is outside the environment."""
@@ -337,11 +337,11 @@ class _Installed:
             self._found[name] = None if spec is None else spec.origin or ""
         found = self._found[name]
         if found is None and name in self._declared:
-            spec = self._editable(name)
+            spec = self._find_editable(name)
             return None if spec is None else spec.origin or ""
         return found
 
-    def _editable(self, name: str) -> ModuleSpec | None:
+    def _find_editable(self, name: str) -> ModuleSpec | None:
         behind = sys.meta_path[sys.meta_path.index(PathFinder) + 1 :] if PathFinder in sys.meta_path else []
         for finder in behind:
             if found := finder.find_spec(name, None):
@@ -352,17 +352,17 @@ class _Installed:
         return None
 
 
-def _file_of(module: ModuleType) -> str:
+def _find_file(module: ModuleType) -> str:
     file = getattr(module, "__file__", None)
     return os.path.abspath(file) if isinstance(file, str) else ""  # noqa: PTH100 - links stay as they are
 
 
-def _directories_of_the_program() -> Iterator[str]:
+def _list_program_folders() -> Iterator[str]:
     """Yield the directories that Python itself put on the path for the program."""
     if "" in sys.path:
         yield str(Path.cwd())
     main = sys.modules.get("__main__")
-    script = "" if main is None else _file_of(main)
+    script = "" if main is None else _find_file(main)
     if script and str(Path(script).parent) in sys.path:
         yield str(Path(script).parent)
 
@@ -377,7 +377,7 @@ def _add_files(found: Sources, place: str, within: str) -> None:
         entries = list(os.scandir(place))
     except NotADirectoryError:
         with contextlib.suppress(OSError):  # it was removed
-            found[within] = _copied_file(place, os.lstat(place))
+            found[within] = _build_copied_file(place, os.lstat(place))
         return
     except OSError:
         return
@@ -397,16 +397,16 @@ def _add_entry(found: Sources, entry: os.DirEntry[str], within: str) -> None:
     except OSError:
         return
     if stat.S_ISREG(status.st_mode) and (entry.name.endswith(CODE) or status.st_size <= MAX_DATA_BYTES):
-        found[within] = _copied_file(entry.path, status)
+        found[within] = _build_copied_file(entry.path, status)
 
 
-def _copied_file(path: str, status: os.stat_result) -> CopiedFile:
+def _build_copied_file(path: str, status: os.stat_result) -> CopiedFile:
     return CopiedFile(path, status.st_size, status.st_mtime_ns)
 
 
-def _namesakes(module: ModuleType) -> Sources:
+def _find_namesakes(module: ModuleType) -> Sources:
     """Return the files in the directory of a module that is in a package without ``__init__``."""
-    file = Path(_file_of(module))
+    file = Path(_find_file(module))
     package = module.__name__.split(".")[:-1]
     found: Sources = {}
     if file.stem == "__init__":
@@ -419,7 +419,7 @@ def _namesakes(module: ModuleType) -> Sources:
     return found
 
 
-def _siblings(directory: str, installed: _Installed, known: set[str]) -> Sources:
+def _find_siblings(directory: str, installed: _Installed, known: set[str]) -> Sources:
     """Return the modules and packages of a directory without known ones and those with an installed name."""
     found: Sources = {}
     try:
@@ -461,7 +461,7 @@ def _check_bounds(sources: Sources) -> None:
     )
 
 
-def _copied(sources: Sources, root: Path) -> Path:
+def _copy_files(sources: Sources, root: Path) -> Path:
     """Copy files into a new directory, read-only."""
     directory = Path(tempfile.mkdtemp(prefix="copy-", dir=root))
     for place, each in sources.items():

@@ -18,21 +18,21 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from sessiontree.backends.ray.client.key_server import (
+    fetch_key,
+    fetch_options,
     hide_memory,
-    key_from,
-    options_from,
     take_variables,
 )
-from sessiontree.backends.ray.client.local_line import LocalLine, Methods, line_to
+from sessiontree.backends.ray.client.local_line import LocalLine, Methods, connect_line
 from sessiontree.backends.ray.client.serialization import (
+    dump_value,
+    load_value,
     open_for_gateway,
     open_for_host,
-    opened,
-    packed,
-    with_copies_in,
+    set_copy_folder,
 )
 from sessiontree.backends.ray.hosts.process_start import RestartKeeper
-from sessiontree.contracts.errors import MemoryFailed, words_of
+from sessiontree.contracts.errors import MemoryFailed, describe_error
 from sessiontree.contracts.facts.stimuli import SendMode
 from sessiontree.contracts.handles.mcp import ServerCall, ServerReply
 from sessiontree.contracts.handles.ports import (
@@ -59,17 +59,17 @@ from sessiontree.models.api_key import ask_for_keys_by
 from sessiontree.models.port import GatewayModel
 from sessiontree.runtime.gateway.model_gateway import Ask, GatewayHost
 from sessiontree.runtime.host.host import HostCore, HostEquipment
-from sessiontree.runtime.host.host_process import OwnProcess, resident_bytes
+from sessiontree.runtime.host.host_process import OwnProcess, measure_resident_bytes
 from sessiontree.runtime.memory.memory_api import Ended, MemoryClient, MemoryRight, ScopeAnswer
 from sessiontree.runtime.memory.memory_peers import open_store
 from sessiontree.runtime.memory.memory_service import MemoryHost, MemoryService
 from sessiontree.runtime.supervisor.tree_resources import ResourceCache
-from sessiontree.runtime.timing.clock import TreeClock, monotonic_ms
+from sessiontree.runtime.timing.clock import TreeClock, read_monotonic_ms
 from sessiontree.runtime.transport.frames import Adopt, Hello, HostHealth
 from sessiontree.runtime.transport.link import HostLost
 from sessiontree.runtime.transport.progress import Progress, ProgressHub
 from sessiontree.runtime.transport.rpc import RpcResponse
-from sessiontree.sandbox import level_in_force, self_test
+from sessiontree.sandbox import read_level_in_force, run_self_test
 from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
 
 LAST_WORDS_S = 2.0
@@ -118,8 +118,8 @@ class RemoteServices:
         self, spawns: Sequence[tuple[tuple[str, str, tuple[Any, ...]], asyncio.Future[str]]]
     ) -> None:
         try:
-            data = await self._supervisor.serve_all.remote(packed(tuple([asked for asked, _ in spawns])))
-            answers: tuple[RpcResponse, ...] = opened(data)
+            data = await self._supervisor.serve_all.remote(dump_value(tuple([asked for asked, _ in spawns])))
+            answers: tuple[RpcResponse, ...] = load_value(data)
         except Exception as error:  # noqa: BLE001 - whoever spawns gets it, as with a call of its own
             for _, session in spawns:
                 if not session.done():
@@ -146,16 +146,16 @@ class RemoteServices:
         rows: SessionRows = await self._ask(grant, "list_below", wanted)
         return rows
 
-    async def history_below(
+    async def read_child_history(
         self, grant: str, target: str, limit: int, before: int | None, results: bool
     ) -> Transcript:
         """Return messages of a session below the session."""
-        transcript: Transcript = await self._ask(grant, "history_below", target, limit, before, results)
+        transcript: Transcript = await self._ask(grant, "read_child_history", target, limit, before, results)
         return transcript
 
-    async def agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
+    async def list_agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
         """Return the agents that the session may name."""
-        agents: tuple[AgentInfo, ...] = await self._ask(grant, "agents_below")
+        agents: tuple[AgentInfo, ...] = await self._ask(grant, "list_agents_below")
         return agents
 
     async def send_from(
@@ -203,9 +203,9 @@ class RemoteServices:
         table: CronTable = await self._ask(grant, "timed_jobs")
         return table
 
-    async def job_history(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
+    async def list_job_runs(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
         """Return runs and skips of a timed job, newest first."""
-        runs: tuple[JobRun, ...] = await self._ask(grant, "job_history", job_id, limit)
+        runs: tuple[JobRun, ...] = await self._ask(grant, "list_job_runs", job_id, limit)
         return runs
 
     async def change_job(
@@ -215,9 +215,9 @@ class RemoteServices:
         row: JobRow = await self._ask(grant, "change_job", change, key, asked_by)
         return row
 
-    async def runtime_status(self, grant: str) -> RuntimeStatus:
+    async def report_runtime_status(self, grant: str) -> RuntimeStatus:
         """Return what the runtime does."""
-        status: RuntimeStatus = await self._ask(grant, "runtime_status")
+        status: RuntimeStatus = await self._ask(grant, "report_runtime_status")
         return status
 
     async def replace_hosts(self, grant: str) -> RestartReport:
@@ -225,9 +225,9 @@ class RemoteServices:
         report: RestartReport = await self._ask(grant, "replace_hosts")
         return report
 
-    async def container(self, grant: str, protected: tuple[str, ...]) -> str:
+    async def ensure_container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of the session's container; start it if it is not running."""
-        name: str = await self._ask(grant, "container", protected)
+        name: str = await self._ask(grant, "ensure_container", protected)
         return name
 
     async def publish(self, grant: str, name: str, files: Mapping[str, bytes], entry: str) -> PublishedPage:
@@ -244,14 +244,14 @@ class RemoteServices:
         """Drop a call of an MCP server."""
         await self._ask(grant, "drop_server_call", key)
 
-    async def changes_below(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
+    async def list_child_changes(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
         """Return what children of the session changed in workspaces of their own."""
-        changes: tuple[ChildChanges, ...] = await self._ask(grant, "changes_below", target)
+        changes: tuple[ChildChanges, ...] = await self._ask(grant, "list_child_changes", target)
         return changes
 
-    async def changed_content(self, grant: str, target: str, path: str | None) -> bytes:
+    async def read_changed_content(self, grant: str, target: str, path: str | None) -> bytes:
         """Return the content of a file that a child changed, or its patch."""
-        content: bytes = await self._ask(grant, "changed_content", target, path)
+        content: bytes = await self._ask(grant, "read_changed_content", target, path)
         return content
 
     async def settle_changes(self, grant: str, target: str, state: Literal["merged", "discarded"]) -> None:
@@ -276,22 +276,24 @@ class RemoteServices:
         """Report that memory begins, in the process with this id."""
         await self._ask(self._key, "begun", pid)
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
+    async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         """Return the session of each grant."""
-        answer: ScopeAnswer = await self._ask(self._key, "whose", tuple(wanted))
+        answer: ScopeAnswer = await self._ask(self._key, "resolve_grants", tuple(wanted))
         return answer
 
-    async def completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
+    async def list_completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return the trees among these whose Main has completed, from the journal."""
-        ended: Sequence[Ended] = await self._ask(self._key, "completed_trees", tuple(tree_ids))
+        ended: Sequence[Ended] = await self._ask(self._key, "list_completed_trees", tuple(tree_ids))
         return ended
 
     def last_words(self, grant: str, reason: str) -> None:
         """Report, from a thread, why this process is about to end."""
-        ray.get(self._supervisor.serve.remote(grant, "last_words", packed((reason,))), timeout=LAST_WORDS_S)
+        ray.get(
+            self._supervisor.serve.remote(grant, "last_words", dump_value((reason,))), timeout=LAST_WORDS_S
+        )
 
     async def _ask(self, token: str, name: str, *given: Any) -> Any:
-        answer: RpcResponse = opened(await self._supervisor.serve.remote(token, name, packed(given)))
+        answer: RpcResponse = load_value(await self._supervisor.serve.remote(token, name, dump_value(given)))
         return answer.taken()
 
 
@@ -313,13 +315,15 @@ class RemoteMemory:
             MemoryFailed: the process runs and cannot answer.
         """
         try:
-            data = await self._actor.answer.remote(grant, name, packed(given))
+            data = await self._actor.answer.remote(grant, name, dump_value(given))
         except RayActorError as error:
-            raise HostLost(words_of(error).splitlines()[0]) from None
+            raise HostLost(describe_error(error).splitlines()[0]) from None
         except RayTaskError as error:
-            reason = f"its process cannot begin: {words_of(error.cause)}; try again, or go on without memory"
+            reason = (
+                f"its process cannot begin: {describe_error(error.cause)}; try again, or go on without memory"
+            )
             raise MemoryFailed(name, reason) from None
-        answer: RpcResponse = opened(data)
+        answer: RpcResponse = load_value(data)
         return answer.taken()
 
 
@@ -373,7 +377,7 @@ class FrameActor(Generic[Core]):
     async def submit(self, data: bytes) -> None:
         """Receive frames, once everything that they need is loaded."""
         self._heard_s = time.monotonic()
-        await self._receive(opened(data))
+        await self._receive(load_value(data))
 
     async def _receive(self, frames: tuple[tuple[int, Any], ...]) -> None:
         await self._resources.fetch(frame.equipment for _, frame in frames if isinstance(frame, Adopt | Ask))
@@ -382,7 +386,7 @@ class FrameActor(Generic[Core]):
     async def poll(self, after: int, wait_s: float) -> bytes:
         """Return the answers after a number."""
         self._heard_s = time.monotonic()
-        return packed(await self._core.poll(after, wait_s))
+        return dump_value(await self._core.poll(after, wait_s))
 
     @ray.method(num_returns=0)
     async def open_line(self) -> None:
@@ -390,16 +394,16 @@ class FrameActor(Generic[Core]):
         settings = self._settings
         methods: Methods = {"submit": self._receive, "poll": self._core.poll}
         if settings.lines is not None and not self._is_elsewhere:
-            self._line = await line_to(settings.lines, settings.supervisor_pid, methods)
+            self._line = await connect_line(settings.lines, settings.supervisor_pid, methods)
 
     @ray.method(concurrency_group="control")
     async def health(self) -> HostHealth:
         """Return the state of the process, also while its event loop is blocked."""
         self._heard_s = time.monotonic()
         lag_s = await self._process.lag_s()
-        return HostHealth(os.getpid(), lag_s, self._embodied(), resident_bytes())
+        return HostHealth(os.getpid(), lag_s, self._get_embodied(), measure_resident_bytes())
 
-    def _embodied(self) -> tuple[str, int] | None:
+    def _get_embodied(self) -> tuple[str, int] | None:
         return None
 
 
@@ -422,14 +426,14 @@ class HostActor(FrameActor[HostCore]):
         Args:
             passed_ms: The supervisor's monotonic time now, if it is on another machine.
         """
-        ahead_ms = 0 if passed_ms is None else passed_ms - monotonic_ms()
+        ahead_ms = 0 if passed_ms is None else passed_ms - read_monotonic_ms()
         victims, level = self._settings.victims, "structural"
         try:
             if victims is not None:
-                in_force = level_in_force()
+                in_force = read_level_in_force()
                 level = str(in_force)
                 if in_force.is_full or self._settings.enforcement == "required":
-                    self_test(victims, self._ready).require()
+                    run_self_test(victims, self._ready).require()
             self._begin(ahead_ms)
         except Exception as error:  # noqa: BLE001 - the supervisor gets the reason, and starts another host
             return Hello(os.getpid(), level, f"{type(error).__name__}: {error}")
@@ -438,10 +442,10 @@ class HostActor(FrameActor[HostCore]):
     def _begin(self, ahead_ms: int) -> None:
         sys.setswitchinterval(0.0005)
 
-        def passed_ms() -> int:
-            return monotonic_ms() + ahead_ms
+        def measure_passed_ms() -> int:
+            return read_monotonic_ms() + ahead_ms
 
-        settings, clock = self._settings, TreeClock(passed_ms=passed_ms)
+        settings, clock = self._settings, TreeClock(passed_ms=measure_passed_ms)
         reaper = int(os.environ.get(REAPER_VARIABLE, "0"))
         given = (settings.most_bytes, self._say_last_words, reaper)
         if self._is_elsewhere:
@@ -449,25 +453,31 @@ class HostActor(FrameActor[HostCore]):
             self._process = OwnProcess(None, *given, self._is_abandoned)
         else:
             self._process = OwnProcess(settings.supervisor_pid, *given)
-        equipment: ResourceCache[HostEquipment] = ResourceCache(self._equipment, open_for_host)
+        equipment: ResourceCache[HostEquipment] = ResourceCache(self._fetch_equipment, open_for_host)
         self._resources = equipment
         memory = MemoryClient(self._services.memory).memory
         self._core = HostCore(
-            equipment.of, self._services, memory, ProgressHub(), clock.now_ms, self._process, passed_ms
+            equipment.of,
+            self._services,
+            memory,
+            ProgressHub(),
+            clock.now_ms,
+            self._process,
+            measure_passed_ms,
         )
 
     def _is_abandoned(self) -> bool:
         """Whether the supervisor was silent for so long that others may do this session's work by now."""
         return time.monotonic() - self._heard_s > ABANDONED_S
 
-    async def _equipment(self, name: str) -> bytes:
+    async def _fetch_equipment(self, name: str) -> bytes:
         packed_here = await self._services.resources(name)
         copies = self._settings.copies
         return (
-            with_copies_in(packed_here, copies) if self._is_elsewhere and copies is not None else packed_here
+            set_copy_folder(packed_here, copies) if self._is_elsewhere and copies is not None else packed_here
         )
 
-    def _embodied(self) -> tuple[str, int] | None:
+    def _get_embodied(self) -> tuple[str, int] | None:
         return self._core.embodied
 
     def _say_last_words(self, reason: str) -> None:
@@ -482,13 +492,15 @@ class GatewayActor(FrameActor[GatewayHost]):
         hide_memory()
         self._has_variables = False
         if settings.keys is not None:
-            ask_for_keys_by(partial(key_from, settings.keys))
+            ask_for_keys_by(partial(fetch_key, settings.keys))
 
     async def hello(self) -> Hello:
         """Begin, and return the state."""
         settings = self._settings
         self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, lambda reason: None)
-        models: ResourceCache[Mapping[str, GatewayModel]] = ResourceCache(self._model, open_for_gateway)
+        models: ResourceCache[Mapping[str, GatewayModel]] = ResourceCache(
+            self._fetch_models, open_for_gateway
+        )
         self._resources = models
         self._core = GatewayHost(models.of)
         self._core.push = self._push
@@ -501,7 +513,7 @@ class GatewayActor(FrameActor[GatewayHost]):
         line.tell("progress", events)
         return True
 
-    async def _model(self, name: str) -> bytes:
+    async def _fetch_models(self, name: str) -> bytes:
         """Return packed models; the first time with the variables that they may read when they are opened."""
         if not self._has_variables and self._settings.keys is not None:
             await asyncio.to_thread(take_variables, self._settings.keys)
@@ -527,19 +539,19 @@ class MemoryActor:
 
     async def answer(self, grant: str, name: str, given: bytes) -> bytes:
         """Answer a host's question."""
-        host = await self._begun()
-        return packed(await host.answer(grant, name, opened(given)))
+        host = await self._ensure_begun()
+        return dump_value(await host.answer(grant, name, load_value(given)))
 
     @ray.method(num_returns=0)
     async def hear(self, key: str, name: str, given: bytes) -> None:
         """Receive a message of the supervisor."""
-        (await self._begun()).hear(key, name, opened(given))
+        (await self._ensure_begun()).hear(key, name, load_value(given))
 
     async def close(self, key: str) -> None:
         """Close the store."""
-        await (await self._begun()).close(key)
+        await (await self._ensure_begun()).close(key)
 
-    async def _begun(self) -> MemoryHost:
+    async def _ensure_begun(self) -> MemoryHost:
         if self._beginning is None or (self._beginning.done() and self._beginning.exception() is not None):
             self._beginning = asyncio.ensure_future(self._begin())
         return await asyncio.shield(self._beginning)
@@ -553,7 +565,7 @@ class MemoryActor:
             hide_memory()
             await asyncio.to_thread(take_variables, settings.keys)
             if self._memory.storage_options:
-                options = await asyncio.to_thread(options_from, settings.keys)
+                options = await asyncio.to_thread(fetch_options, settings.keys)
                 self._memory = self._memory.with_options(options)
         core = MemoryService(self._uri, partial(open_store, self._memory, self._uri), services)
         return MemoryHost(core, settings.key)
@@ -575,7 +587,7 @@ class RayMemory:
 
     def tell(self, name: str, *given: Any) -> None:
         """Send a message, without waiting."""
-        self.connection.hear.remote(self._key, name, packed(given))
+        self.connection.hear.remote(self._key, name, dump_value(given))
 
     async def end(self) -> None:
         """Let memory write what waits, then end it."""

@@ -19,9 +19,9 @@ from typing import Any
 
 from ray._private import worker as ray_worker
 
-from sessiontree.backends.ray.commands.remote_node import difference_of_releases, look_at, start_watch
+from sessiontree.backends.ray.commands.remote_node import compare_releases, look_at, start_watch
 from sessiontree.backends.ray.engine import engine_home
-from sessiontree.backends.ray.engine.engine import token_file
+from sessiontree.backends.ray.engine.engine import find_token_file
 from sessiontree.backends.ray.engine.program_copy import write_files
 from sessiontree.backends.ray.hosts.transport import wait_for_reaper
 from sessiontree.contracts.errors import ConfigError
@@ -80,7 +80,7 @@ class NodeAgent:
         return await asyncio.to_thread(self._begin, plan)
 
     def _begin(self, plan: AgentPlan) -> NodeFacts:
-        found = difference_of_releases(plan.release)
+        found = compare_releases(plan.release)
         if found is not None:
             return NodeFacts(f"it has {found}; install the same on every node")
         for path in (plan.python, plan.launcher):
@@ -106,7 +106,7 @@ class NodeAgent:
             confinement = str(probe(Jail(enforcement=plan.enforcement)))
         except ConfigError as error:
             refusal = str(error)
-        return NodeFacts(None, confinement, refusal, token_file())
+        return NodeFacts(None, confinement, refusal, find_token_file())
 
     def take(self, scratch: Path) -> str | None:
         """Make the runtime's directory; return why the one that is there can't be used. Blocks.
@@ -117,7 +117,7 @@ class NodeAgent:
         try:
             scratch.mkdir(0o700, parents=True)
         except FileExistsError:  # nodes may share a directory for temporary files
-            unsafe = _why_unsafe(scratch)
+            unsafe = _explain_unsafe(scratch)
             if unsafe is not None:
                 return unsafe
         else:
@@ -171,7 +171,7 @@ class NodeAgent:
             await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
 
 
-def _why_unsafe(scratch: Path) -> str | None:
+def _explain_unsafe(scratch: Path) -> str | None:
     """Return why others could read or change what the runtime puts into a directory; None = nobody can."""
     found = scratch.lstat()
     begin = f"the runtime's directory {str(scratch)!r} is there already, and "

@@ -16,13 +16,13 @@ import ray
 from ray.exceptions import RayError
 
 from sessiontree.backends.ray.client.local_line import LineListener
-from sessiontree.backends.ray.client.serialization import opened
-from sessiontree.backends.ray.commands.remote_node import difference_at
+from sessiontree.backends.ray.client.serialization import load_value
+from sessiontree.backends.ray.commands.remote_node import compare_workspace
 from sessiontree.backends.ray.hosts.placed_nodes import NodePlace, TreePlaces
 from sessiontree.backends.ray.hosts.transport import REAPED_S, LineTransport
-from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.settings.placement import NODE_LABEL, Placement
-from sessiontree.runtime.timing.clock import monotonic_ms
+from sessiontree.runtime.timing.clock import read_monotonic_ms
 from sessiontree.runtime.transport.frames import Hello
 from sessiontree.runtime.transport.link import HostLost
 from sessiontree.workspace.identity import view_of
@@ -62,7 +62,7 @@ class PlacedPools:
     def trees(self) -> list[TreePlaces]:
         """Return the nodes of each open tree."""
         packed = self._trees()
-        found = {each: self._opened.get(each) or opened(each) for each in packed}
+        found = {each: self._opened.get(each) or load_value(each) for each in packed}
         for each, tree in found.items():
             if each not in self._opened:
                 self._later.pop(tree.tree_id, None)
@@ -76,9 +76,9 @@ class PlacedPools:
         """Return the nodes for the hosts of a pool by id, whether they are alive or not."""
         now = self.now()
         self._unfit = {node: told for node, told in self._unfit.items() if told[0] > now}
-        return {node: place for node, place in self._shared(pool).items() if node not in self._unfit}
+        return {node: place for node, place in self._find_shared(pool).items() if node not in self._unfit}
 
-    def _shared(self, pool: str) -> dict[str, NodePlace]:
+    def _find_shared(self, pool: str) -> dict[str, NodePlace]:
         found: dict[str, NodePlace] | None = None
         for tree in self.trees():
             own = {place.node_id: place for place in tree.pools.get(pool, ())}
@@ -109,7 +109,7 @@ class PlacedPools:
             self._alive = await self.alive()
             places = self.places(pool)
             fitting = sorted(node for node in places if node in self._alive)
-            if fitting or not any(node in self._alive for node in self._shared(pool)):
+            if fitting or not any(node in self._alive for node in self._find_shared(pool)):
                 break
             await asyncio.sleep(AGAIN_S)
         if not fitting:
@@ -149,9 +149,9 @@ class PlacedPools:
         """
         for workspace in dict.fromkeys(tree.workspace for tree in self.trees()):
             try:
-                reason = await difference_at(workspace, place.agent)
+                reason = await compare_workspace(workspace, place.agent)
             except RayError as error:
-                reason = words_of(error).splitlines()[-1].strip()
+                reason = describe_error(error).splitlines()[-1].strip()
             if reason is not None and await asyncio.to_thread(_is_readable, workspace):
                 self._unfit[place.node_id] = self.now() + UNFIT_S, f"{place.name}: {reason}"
                 raise HostLost(
@@ -205,7 +205,7 @@ class PlacedTransport(LineTransport):
         """Whether it runs on a node that does not fit all open trees any more."""
         return self.place is not None and self.place.node_id not in self._pools.places(self._order.pool)
 
-    async def _hello(self) -> Any:
+    async def _request_hello(self) -> Any:
         pool = self._order.pool
         options = await self._pools.options(pool)
         self.actor = self._order.begin(options)
@@ -227,12 +227,12 @@ class PlacedTransport(LineTransport):
             )
         self.place = place
         if place.agent is None:
-            return await super()._hello()
+            return await super()._request_hello()
         self.node = place.name
         await self._pools.check(pool, place)
         if self._order.victims is not None:
             await self._answer(place.agent.prepare.remote(self._order.victims), PREPARE_S)
-        hello: Hello = await self._answer(self.actor.hello.remote(monotonic_ms()), FIND_S)
+        hello: Hello = await self._answer(self.actor.hello.remote(read_monotonic_ms()), FIND_S)
         if hello.reaper:
             await self._answer(place.agent.hold.remote(hello.pid, hello.reaper), PREPARE_S)
         return hello

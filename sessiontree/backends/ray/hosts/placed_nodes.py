@@ -21,12 +21,12 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.client.serialization import packed
-from sessiontree.backends.ray.commands.remote_node import AGENT_OPTIONS, difference_at, release
+from sessiontree.backends.ray.client.serialization import dump_value
+from sessiontree.backends.ray.commands.remote_node import AGENT_OPTIONS, compare_workspace, release
 from sessiontree.backends.ray.engine.engine import Engine
-from sessiontree.backends.ray.engine.program_copy import files_of
+from sessiontree.backends.ray.engine.program_copy import read_files
 from sessiontree.backends.ray.hosts.node_agent import AgentPlan, NodeAgent, NodeFacts
-from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.settings.placement import Placement, Placements
 from sessiontree.runtime.scheduling.settings import OBSERVING, placed_pools
 from sessiontree.sandbox import launcher
@@ -115,11 +115,11 @@ class PlacedNodes:
             ConfigError: no node fits a kind of session; says why each node does not.
         """
         async with self._finding:
-            nodes = await self._candidates(scratch)
+            nodes = await self._find_candidates(scratch)
             reasons: dict[str, str] = {node: reason for node, (_, reason) in self._refused.items()}
             async with asyncio.TaskGroup() as group:
                 asked = {
-                    node: group.create_task(self._examined(node, workspace, scratch, program))
+                    node: group.create_task(self._examine(node, workspace, scratch, program))
                     for node in nodes
                 }
             for node, answer in asked.items():
@@ -130,18 +130,18 @@ class PlacedNodes:
             found = TreePlaces(
                 workspace,
                 {
-                    pool: self._fitting(pool, placement, nodes, reasons)
+                    pool: self._select_fitting(pool, placement, nodes, reasons)
                     for pool, placement in self._pools.items()
                 },
                 tree_id,
                 {tree.places.tree_id: tree.places.pools for tree in self._open if tree.has_changed},
             )
             agents = {node: self._places[node][0].agent for node in nodes if node in self._places}
-            opening = OpenTree(found, packed(found), program, agents)
+            opening = OpenTree(found, dump_value(found), program, agents)
             self._open.append(opening)
             return opening.packed
 
-    def not_opened(self, tree_id: str, places: bytes) -> None:
+    def on_not_opened(self, tree_id: str, places: bytes) -> None:
         """Note that a tree did not open with these nodes; it may be open already."""
         for index in reversed(range(len(self._open))):
             if (self._open[index].places.tree_id, self._open[index].packed) == (tree_id, places):
@@ -157,9 +157,9 @@ class PlacedNodes:
         agents = [place.agent for place, _ in self._places.values() if place.agent is not None]
         self._places.clear()
         if agents and ray.is_initialized():
-            await asyncio.wait([asyncio.ensure_future(_ended(agent)) for agent in agents])
+            await asyncio.wait([asyncio.ensure_future(_end_agent(agent)) for agent in agents])
 
-    async def _candidates(self, scratch: Path) -> dict[str, dict[str, Any]]:
+    async def _find_candidates(self, scratch: Path) -> dict[str, dict[str, Any]]:
         """Return the nodes of the cluster with what some kind asks for; those without an agent get one."""
         rows: list[dict[str, Any]] = await asyncio.to_thread(ray.nodes)
         fitting = {
@@ -202,7 +202,7 @@ class PlacedNodes:
         except TimeoutError:
             facts = NodeFacts(f"it did not answer within {LOOK_S:g} s")
         except RayError as error:
-            facts = NodeFacts(f"its process ended: {_last_line(error)}; is sessiontree installed there?")
+            facts = NodeFacts(f"its process ended: {_get_last_line(error)}; is sessiontree installed there?")
         if facts.refusal is None:
             self._places[node] = NodePlace(node, name, agent, facts.token), facts
             return
@@ -226,7 +226,7 @@ class PlacedNodes:
                 try:
                     reason = await self._refusal_of(node, tree.places.workspace, tree.program)
                 except RayError as error:
-                    reason = _last_line(error)
+                    reason = _get_last_line(error)
                 if reason is not None:
                     tree.agents.setdefault(node, place.agent)  # one that was used is asked again
                     continue
@@ -245,13 +245,13 @@ class PlacedNodes:
                 )
                 tree.has_changed = True
 
-    async def _examined(self, node: str, workspace: Path, scratch: Path, program: Path | None) -> str | None:
+    async def _examine(self, node: str, workspace: Path, scratch: Path, program: Path | None) -> str | None:
         """As ``_refusal_of``, but a node whose agent has ended gets another one."""
         name = self._places[node][0].name
         try:
             return await self._refusal_of(node, workspace, program)
         except RayError as error:
-            _LOG.warning("the agent on node %s is started again: %s", name, _last_line(error))
+            _LOG.warning("the agent on node %s is started again: %s", name, _get_last_line(error))
         del self._places[node]
         await self._meet(node, name, scratch)
         if node not in self._places:
@@ -260,7 +260,7 @@ class PlacedNodes:
             return await self._refusal_of(node, workspace, program)
         except RayError as error:
             del self._places[node]  # the next tree starts another agent
-            return f"{name}: {_last_line(error)}"
+            return f"{name}: {_get_last_line(error)}"
 
     async def _refusal_of(self, node: str, workspace: Path, program: Path | None) -> str | None:
         """Return why a node can't serve a tree, and send it the program's modules if it can.
@@ -271,20 +271,20 @@ class PlacedNodes:
         place, _ = self._places[node]
         if place.agent is None:
             return None
-        reason = await difference_at(workspace, place.agent)
+        reason = await compare_workspace(workspace, place.agent)
         if reason is not None:
             _LOG.warning("node %s has another workspace at %s: %s", place.name, workspace, reason)
             return f"{place.name}: the workspace {str(workspace)!r} is not the same there: {reason}"
         if program is not None:
-            files = await asyncio.to_thread(files_of, program)
+            files = await asyncio.to_thread(read_files, program)
             try:
                 async with asyncio.timeout(LOOK_S):
                     await place.agent.receive.remote(program.name, files)
             except (RayTaskError, TimeoutError) as error:
-                return f"{place.name}: the program's modules can't be sent there: {_last_line(error)}"
+                return f"{place.name}: the program's modules can't be sent there: {_get_last_line(error)}"
         return None
 
-    def _fitting(
+    def _select_fitting(
         self, pool: str, placement: Placement, nodes: Mapping[str, dict[str, Any]], reasons: dict[str, str]
     ) -> tuple[NodePlace, ...]:
         """Return the nodes for the hosts of a pool.
@@ -331,11 +331,11 @@ def _name_of(row: Mapping[str, Any]) -> str:
     return f"{row['NodeName']} ({str(row['NodeID'])[:8]})"
 
 
-def _last_line(error: BaseException) -> str:
-    return words_of(error).splitlines()[-1].strip()
+def _get_last_line(error: BaseException) -> str:
+    return describe_error(error).splitlines()[-1].strip()
 
 
-async def _ended(agent: Any) -> None:
+async def _end_agent(agent: Any) -> None:
     with contextlib.suppress(RayError, TimeoutError):  # it is killed in any case
         async with asyncio.timeout(CLOSE_S):
             await agent.close.remote()

@@ -16,8 +16,8 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.runtime.scheduling.settings import COPIES, Settings, hidden_places
-from sessiontree.sandbox import Jail, Level, prepare_canaries, probe, py_executable
+from sessiontree.runtime.scheduling.settings import COPIES, Settings, list_hidden_places
+from sessiontree.sandbox import Jail, Level, build_py_executable, prepare_canaries, probe
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, process_of
 
 LOOK_S: Final = 0.1
@@ -68,7 +68,7 @@ class StartPace:
             self._unseen.discard(watch)
             self._unseen_s = self._usual_s
 
-    def missed(self, watch: StartWatch) -> None:
+    def on_missed(self, watch: StartWatch) -> None:
         """Remove a start that never had a process."""
         self._unseen.discard(watch)
         self._unseen_s = min(MAX_UNSEEN_S, self._unseen_s * 2)
@@ -113,9 +113,9 @@ class StartWatch:
 
     def look(self) -> str | None:
         """Return why the start failed, or None if it succeeded or may still succeed."""
-        process = self._process = self._noted() or self._process or self._seen()
+        process = self._process = self._read_note() or self._process or self._find_process()
         if process is None:
-            return self._missed()
+            return self._check_missed()
         self._pace.seen(self)
         if process_of(process.pid) == process:
             words = _command(process.pid)
@@ -126,7 +126,7 @@ class StartWatch:
             return None
         return f"its process ({process.pid}) ended while it started"
 
-    def _noted(self) -> ProcessIdentity | None:
+    def _read_note(self) -> ProcessIdentity | None:
         """Return the newest process that was noted since the last call."""
         text = b""
         with contextlib.suppress(OSError), self._note.open("rb") as file:
@@ -140,7 +140,7 @@ class StartWatch:
         pid, started = whole.split()[-2:]
         return ProcessIdentity(int(pid), int(started))
 
-    def _seen(self) -> ProcessIdentity | None:
+    def _find_process(self) -> ProcessIdentity | None:
         """Return the process if the launcher has not begun in it yet."""
         if self._raylet is None:
             return None
@@ -156,12 +156,12 @@ class StartWatch:
                 self._others.add(pid)
         return None
 
-    def _missed(self) -> str | None:
+    def _check_missed(self) -> str | None:
         """Return that no process was seen, once the limit has passed; it may have died unseen."""
         waited_s = self._now() - self._began
         if waited_s < self._pace.limit_s():
             return None
-        self._pace.missed(self)
+        self._pace.on_missed(self)
         return f"no process of it was seen for {waited_s:.0f} s"
 
 
@@ -188,7 +188,7 @@ class RestartKeeper:
         self._give_up = give_up
         self._stop_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._live, name="sessiontree-restarts", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sessiontree-restarts", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -199,7 +199,7 @@ class RestartKeeper:
         if threading.current_thread() is not self._thread:
             self._thread.join(STOP_S)
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         failures = 0
         try:
             while not self._wait():
@@ -276,14 +276,14 @@ def end_started(directory: Path, within_s: float) -> None:
         with contextlib.suppress(OSError, ValueError):
             numbers = list(map(int, note.read_bytes().split()))
             noted = map(ProcessIdentity, numbers[::2], numbers[1::2])
-            descriptors += [each for process in noted if (each := _killed(process)) is not None]
+            descriptors += [each for process in noted if (each := _kill(process)) is not None]
     deadline = time.monotonic() + within_s
     for descriptor in descriptors:
         select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
         os.close(descriptor)
 
 
-def _killed(process: ProcessIdentity) -> int | None:
+def _kill(process: ProcessIdentity) -> int | None:
     """Kill exactly this process; return a descriptor that is ready once it has ended, or None if it had."""
     with contextlib.suppress(OSError):
         descriptor = os.pidfd_open(process.pid)
@@ -301,7 +301,7 @@ def _command(pid: int) -> bytes:
     return b""
 
 
-def started_as(
+def build_runtime_env(
     role: str,
     settings: Settings,
     note: Path,
@@ -322,11 +322,11 @@ def started_as(
             gets only harmless environment variables and those that the runtime passes on.
         tokens: Files of Ray's tokens on other nodes where it may run; hidden from it like that of this node.
     """
-    jail = _jail(settings, tokens) if confined else None
+    jail = _build_jail(settings, tokens) if confined else None
     reports = settings.reports if reaped else None
     keep = settings.pass_env if reaped else None
     given = settings.passed if reaped else None
-    words = py_executable(
+    words = build_py_executable(
         role, settings.scratch, jail, settings.python, reports=reports, note=note, keep=keep, given=given
     )
     return {"py_executable": words}
@@ -337,24 +337,24 @@ def note_for(name: str, settings: Settings) -> Path:
     return settings.scratch / f"{NOTE}{name}-{secrets.token_hex(8)}"
 
 
-def failed_starts(settings: Settings) -> FailedStarts:
+def open_failed_starts(settings: Settings) -> FailedStarts:
     """Return the list of failed starts."""
     return FailedStarts(settings.scratch / "failed-starts")
 
 
-def level_of(settings: Settings) -> Level:
+def probe_level(settings: Settings) -> Level:
     """Start a confined process as a trial, and return its level. Blocks for some 0.1 s.
 
     Raises:
         ConfigError: it does not start. A Worker's host would not start either, without a reason.
     """
-    return probe(_jail(settings), settings.python)
+    return probe(_build_jail(settings), settings.python)
 
 
-def _jail(settings: Settings, tokens: tuple[Path, ...] = ()) -> Jail:
+def _build_jail(settings: Settings, tokens: tuple[Path, ...] = ()) -> Jail:
     files = dict.fromkeys((*(() if settings.token_path is None else (settings.token_path,)), *tokens))
     return Jail(
-        hidden=(*hidden_places(settings.state_dir, settings.memory), *files),
+        hidden=(*list_hidden_places(settings.state_dir, settings.memory), *files),
         readable=(settings.program, settings.journal_dir / COPIES),
         writable=(settings.logs_dir,),
         secrets=tuple([("RAY_AUTH_TOKEN", path) for path in files]),
@@ -362,7 +362,7 @@ def _jail(settings: Settings, tokens: tuple[Path, ...] = ()) -> Jail:
     )
 
 
-def victims_for(settings: Settings, name: str) -> Path:
+def prepare_victims(settings: Settings, name: str) -> Path:
     """Prepare the files that a host must fail to change before it serves; return their directory."""
     place = Path(tempfile.mkdtemp(prefix=f"victims-{name}-", dir=settings.scratch))
     prepare_canaries(place)

@@ -13,9 +13,9 @@ import ray
 from ray.exceptions import RayError
 
 from sessiontree.backends.ray.client.local_line import LineListener, LineLost, LocalLine, Methods
-from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
 from sessiontree.backends.ray.hosts.process_start import LOOK_S, StartWatch
-from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.errors import describe_error
 from sessiontree.runtime.transport.frames import Hello, HostHealth, PollReply
 from sessiontree.runtime.transport.link import HostLost
 from sessiontree.sandbox.process_tree import END_WITHIN_S, LET_END_S, REPORT
@@ -102,7 +102,7 @@ class RayTransport:
             HostLost: it did not start, or reported that it cannot serve.
         """
         try:
-            hello: Hello = await self._started(asyncio.ensure_future(self._hello()))
+            hello: Hello = await self._await_hello(asyncio.ensure_future(self._request_hello()))
             if hello.failure is not None:
                 raise HostLost(hello.failure)
         except (TimeoutError, HostLost) as error:
@@ -119,10 +119,10 @@ class RayTransport:
         with contextlib.suppress(OSError):  # it has ended already, as the host has
             self._reaper = os.pidfd_open(hello.reaper) if hello.reaper else None
 
-    async def _hello(self) -> Any:
+    async def _request_hello(self) -> Any:
         return await self._answer(self.actor.hello.remote(), START_S)
 
-    async def _started(self, hello: asyncio.Task[Any]) -> Any:
+    async def _await_hello(self, hello: asyncio.Task[Any]) -> Any:
         """Return the host's hello.
 
         Raises:
@@ -148,7 +148,7 @@ class RayTransport:
         wait_s = min(wait_s, POLL_S)
         data = await self._answer(self.actor.poll.remote(after, wait_s), wait_s + ANSWER_S)
         self._silent_since = None
-        reply: PollReply = opened(data)
+        reply: PollReply = load_value(data)
         return reply
 
     async def lag_s(self) -> float:
@@ -188,7 +188,7 @@ class RayTransport:
             self._send(frames)
 
     def _send(self, frames: Sequence[tuple[int, Any]]) -> None:
-        self.actor.submit.remote(packed(frames))
+        self.actor.submit.remote(dump_value(frames))
 
     async def _answer(self, ref: Any, within_s: float) -> Any:
         try:
@@ -196,7 +196,7 @@ class RayTransport:
                 return await ref
         except RayError as error:
             cause = getattr(error, "cause", None)
-            raise HostLost(words_of(cause or error).splitlines()[0]) from None
+            raise HostLost(describe_error(cause or error).splitlines()[0]) from None
 
 
 class LineTransport(RayTransport):
@@ -227,7 +227,7 @@ class LineTransport(RayTransport):
         self._offer_line()
 
     def _offer_line(self) -> None:
-        self._lines.admit(self.pid, self._made)
+        self._lines.admit(self.pid, self._make_line)
         self.actor.open_line.remote()
 
     async def poll(self, after: int, wait_s: float) -> PollReply:
@@ -249,7 +249,7 @@ class LineTransport(RayTransport):
             self._line.close()
         super().close()
 
-    def _made(self) -> LocalLine:
+    def _make_line(self) -> LocalLine:
         if self._line is not None:
             self._line.close()
         self._line = LocalLine(self._methods)

@@ -45,12 +45,12 @@ from sessiontree.bench.ledger.ledger_tables import AttemptResult
 from sessiontree.bench.results.run_facts import RunFacts, keep_facts
 from sessiontree.bench.run.attempts.own_code import GRACE_S, call_own, run_own
 from sessiontree.bench.run.attempts.sample_clock import LoopWatch, SampleClock
-from sessiontree.bench.run.attempts.tree_faults import TreeFaults, faults_in, last_words
-from sessiontree.bench.run.place.run_place import WORKSPACES, RunPlace, no_model
-from sessiontree.bench.suite.plain_values import json_text, number_of, plain_text, shown_text
-from sessiontree.bench.suite.sandboxes import with_sandbox
+from sessiontree.bench.run.attempts.tree_faults import TreeFaults, find_faults, find_last_words
+from sessiontree.bench.run.place.run_place import WORKSPACES, RunPlace, build_no_model_error
+from sessiontree.bench.suite.plain_values import format_value, number_of, to_json_text, to_plain_text
+from sessiontree.bench.suite.sandboxes import add_sandbox
 from sessiontree.bench.suite.suite import Attempt, Score, read_tree_options
-from sessiontree.bench.suite.workspaces import make_workspace, template_of
+from sessiontree.bench.suite.workspaces import find_template, make_workspace
 from sessiontree.contracts.tools.author_errors import report_error
 
 MAX_OUTPUT_CHARS: Final = 1_000_000
@@ -71,7 +71,7 @@ class AttemptLost(Exception):
     """
 
     def __init__(self, error: BaseException, kind: FailureKind, tree_id: str | None, cost_usd: float) -> None:
-        super().__init__(plain_text(error))
+        super().__init__(to_plain_text(error))
         self.error = error
         self.kind = kind
         self.tree_id = tree_id
@@ -165,7 +165,7 @@ class AttemptRun:
         """
         place, lease = self._place, self._lease
         sample = place.samples[lease.sample_id]
-        template = template_of(place.suite, sample)
+        template = find_template(place.suite, sample)
         if template is None:
             make_workspace(self.workspace, None)
         else:
@@ -180,29 +180,29 @@ class AttemptRun:
             runtime=self.runtime,
             run_dir=place.path,
         )
-        clock = self._clock(None)
-        asked = await run_own(partial(self._options, attempt), clock, self._grace_s)
+        clock = self._start_clock(None)
+        asked = await run_own(partial(self._build_options, attempt), clock, self._grace_s)
         if asked.is_late or asked.error is not None or asked.value is None:
             self._check_stall(clock)
             if asked.is_late:
                 late = _Outcome("timeout", failure=FailureKind.TIMEOUT)
-                outcome = await self._at_limit(attempt, None, late)
+                outcome = await self._score_at_limit(attempt, None, late)
             else:
                 outcome = _Outcome("error", error=asked.error, failure=FailureKind.SOLVER)
-            await self._checked(outcome, None, None, ())
-            return self._result(attempt, outcome, ())
-        self.tree = self._made(*asked.value)
+            await self._check_outcome(outcome, None, None, ())
+            return self._build_result(attempt, outcome, ())
+        self.tree = self._make_tree(*asked.value)
         self._ledger.note_tree(lease, self.tree.tree_id)
         try:
-            return await self._in_tree(attempt, self.tree)
+            return await self._run_in_tree(attempt, self.tree)
         except LOST as error:
-            raise AttemptLost(error, FailureKind.NODE, self.tree_id, self._cost(())) from error
+            raise AttemptLost(error, FailureKind.NODE, self.tree_id, self._compute_cost(())) from error
 
-    async def _in_tree(self, attempt: Attempt[Any], tree: SessionTree) -> AttemptResult:
+    async def _run_in_tree(self, attempt: Attempt[Any], tree: SessionTree) -> AttemptResult:
         async with tree:
             attempt.attach(tree)
             try:
-                outcome = await self._judged(attempt, tree)
+                outcome = await self._judge(attempt, tree)
             finally:
                 attempt.attach(None)
             receipt: tuple[ReceiptLine, ...] = ()
@@ -216,18 +216,18 @@ class AttemptRun:
             except SessionTreeError as error:  # the solver has closed it, for instance
                 if outcome.error is None:
                     outcome = _Outcome("error", error=error, failure=FailureKind.SOLVER)
-            records = await self._records(tree, outcome) if receipt else None
+            records = await self._read_records(tree, outcome) if receipt else None
             if not outcome.is_pass:  # a tree that reached its aim in spite of a loss counts
-                await self._checked(outcome, tree, records, receipt)
-        return self._result(attempt, outcome, receipt)
+                await self._check_outcome(outcome, tree, records, receipt)
+        return self._build_result(attempt, outcome, receipt)
 
-    def _clock(self, tree: SessionTree | None) -> SampleClock:
-        async def waited_s() -> float:
+    def _start_clock(self, tree: SessionTree | None) -> SampleClock:
+        async def measure_waited_s() -> float:
             if tree is None:
                 return 0.0
-            return await self.runtime.backend.supervisor.waited_s(tree.tree_id)
+            return await self.runtime.backend.supervisor.measure_waited_s(tree.tree_id)
 
-        clock = SampleClock(self._place.sample_timeout_s, self._place.wall_timeout_s, waited_s)
+        clock = SampleClock(self._place.sample_timeout_s, self._place.wall_timeout_s, measure_waited_s)
         self._began_s = clock.began_s
         return clock
 
@@ -238,24 +238,26 @@ class AttemptRun:
 
     def _check_stall(self, clock: SampleClock) -> None:
         """Raise if a late sample is not late by its own doing; one that runs alone always is."""
-        if not self._lease.alone and self._loop.excuses(clock.began_s, self._place.sample_timeout_s):
-            stalled = LoopStalled(self._loop.blocked_s(clock.began_s))
-            raise AttemptLost(stalled, FailureKind.STALLED, self.tree_id, self._cost(()))
+        if not self._lease.alone and self._loop.can_excuse(clock.began_s, self._place.sample_timeout_s):
+            stalled = LoopStalled(self._loop.measure_blocked_s(clock.began_s))
+            raise AttemptLost(stalled, FailureKind.STALLED, self.tree_id, self._compute_cost(()))
 
-    async def _judged(self, attempt: Attempt[Any], tree: SessionTree) -> _Outcome:
-        clock = self._clock(tree)
-        solved = await run_own(partial(self._solved, attempt), clock, self._grace_s)
+    async def _judge(self, attempt: Attempt[Any], tree: SessionTree) -> _Outcome:
+        clock = self._start_clock(tree)
+        solved = await run_own(partial(self._solve, attempt), clock, self._grace_s)
         if solved.is_late:
             self._check_stall(clock)
-            return await self._at_limit(attempt, tree, _Outcome("timeout", failure=FailureKind.TIMEOUT))
+            return await self._score_at_limit(attempt, tree, _Outcome("timeout", failure=FailureKind.TIMEOUT))
         if solved.error is not None:
             limit = await self._limit_met(tree, solved.error)
             if limit is not None:
-                return await self._at_limit(attempt, tree, _Outcome(limit.value, None, solved.error, limit))
+                return await self._score_at_limit(
+                    attempt, tree, _Outcome(limit.value, None, solved.error, limit)
+                )
             return _Outcome("error", error=solved.error, failure=FailureKind.SOLVER)
         attempt.output = solved.value
-        judging = SampleClock(self._place.sample_timeout_s, None, _no_waits)
-        judged = await run_own(partial(self._scores, attempt), judging, self._grace_s)
+        judging = SampleClock(self._place.sample_timeout_s, None, _report_no_waits)
+        judged = await run_own(partial(self._score_all, attempt), judging, self._grace_s)
         if judged.error is not None or judged.value is None:
             self._check_stall(judging)
             late = TimeoutError("the scorers did not come to an end within the time limit of a sample")
@@ -264,11 +266,11 @@ class AttemptRun:
 
     async def _limit_met(self, tree: SessionTree, error: BaseException) -> FailureKind | None:
         """Return what the agent met, if an error of the solver comes from that: a budget, or a short stop."""
-        causes = list(causes_of(error))
+        causes = list(walk_causes(error))
         if not any(isinstance(each, SessionTreeError) for each in causes):
             return None
         try:
-            faults = faults_in(await self._facts_so_far(tree))
+            faults = find_faults(await self._read_facts(tree))
             receipt = await self.runtime.backend.supervisor.receipt(tree.tree_id)
         except LOST:
             raise
@@ -276,12 +278,14 @@ class AttemptRun:
             return None
         if faults.lost is not None or faults.unpriced is not None:
             return None  # that comes first
-        spent = faults.spent or spent_member(self._budget, causes, receipt)
+        spent = faults.spent or find_spent_member(self._budget, causes, receipt)
         if spent:
             return None if spent == "cost_usd" and self._is_capped else FailureKind.BUDGET
         return FailureKind.STOPPED if faults.is_stopped else None
 
-    async def _at_limit(self, attempt: Attempt[Any], tree: SessionTree | None, outcome: _Outcome) -> _Outcome:
+    async def _score_at_limit(
+        self, attempt: Attempt[Any], tree: SessionTree | None, outcome: _Outcome
+    ) -> _Outcome:
         """Score what is there when the agent's time or budget is over: workspace, state and last output.
 
         No tree is open yet where the time was over before.
@@ -293,14 +297,14 @@ class AttemptRun:
                 async with asyncio.timeout(GRACE_S):
                     await tree.main.interrupt(f"the sample is over: {outcome.status}")
         if not hasattr(attempt, "output"):
-            attempt.output = None if tree is None else await self._last_output(tree)
-        clock = SampleClock(self._place.sample_timeout_s, None, _no_waits)
+            attempt.output = None if tree is None else await self._find_last_output(tree)
+        clock = SampleClock(self._place.sample_timeout_s, None, _report_no_waits)
         scores: dict[str, Score] = {}
         for name in self._place.suite.scorers:
             judged = await run_own(partial(self._score, attempt, name), clock, self._grace_s)
             if judged.value is None:
                 self._check_stall(clock)
-                said = plain_text(judged.error or "it did not come to an end in time")
+                said = to_plain_text(judged.error or "it did not come to an end in time")
                 kind = type(judged.error or TimeoutError()).__name__
                 explanation = f"nothing that can be scored was there at the limit: {kind}: {said}"
                 scores[name] = Score(0.0, passed=False, explanation=explanation)
@@ -309,15 +313,15 @@ class AttemptRun:
         outcome.scores = scores
         return outcome
 
-    async def _last_output(self, tree: SessionTree) -> str | None:
+    async def _find_last_output(self, tree: SessionTree) -> str | None:
         """Return what Main said last; None = nothing."""
         try:
-            records = await self._facts_so_far(tree)
+            records = await self._read_facts(tree)
         except SessionTreeError:
             return None
-        return last_words(records)
+        return find_last_words(records)
 
-    async def _facts_so_far(self, tree: SessionTree) -> list[JournalRecord]:
+    async def _read_facts(self, tree: SessionTree) -> list[JournalRecord]:
         """Return the facts of an open tree that are durable by this time."""
         supervisor, found = self.runtime.backend.supervisor, list[JournalRecord]()
         while records := await supervisor.read(
@@ -326,30 +330,30 @@ class AttemptRun:
             found += records
         return found
 
-    async def _solved(self, attempt: Attempt[Any]) -> Any:
+    async def _solve(self, attempt: Attempt[Any]) -> Any:
         solver = self._place.suite.solver
         if isinstance(solver, AgentSpec):
             return await attempt.tree.main.send(attempt.sample.input)
         return await call_own(solver, attempt)
 
-    async def _scores(self, attempt: Attempt[Any]) -> dict[str, Score]:
+    async def _score_all(self, attempt: Attempt[Any]) -> dict[str, Score]:
         return {name: await self._score(attempt, name) for name in self._place.suite.scorers}
 
     async def _score(self, attempt: Attempt[Any], name: str) -> Score:
         return score_of(await call_own(self._place.suite.scorers[name], attempt), name)
 
-    async def _options(self, attempt: Attempt[Any]) -> tuple[dict[str, Any], ModelLike | None]:
+    async def _build_options(self, attempt: Attempt[Any]) -> tuple[dict[str, Any], ModelLike | None]:
         """Return the arguments of the tree, as suite, run and attempt give them, and its model."""
         suite = self._place.suite
         tree: Any = suite.tree(attempt) if callable(suite.tree) else suite.tree
         if inspect.isawaitable(tree):
             tree = await tree
         given = read_tree_options(tree, "tree returned")
-        options = with_sandbox({**approvals_of(self._place), **given}, suite, attempt)
+        options = add_sandbox({**build_approvals(self._place), **given}, suite, attempt)
         if callable(options.get("approver")):  # it is a channel by itself
             options.pop("channel", None)
             options["approvals"] = given.get("approvals")
-        options["budget"] = self._budget = self._bounded(options.get("budget", suite.budget))
+        options["budget"] = self._budget = self._limit_budget(options.get("budget", suite.budget))
         app = given.get("app")
         model = app.model if isinstance(app, App) else given.get("model")
         if model is None:
@@ -358,7 +362,7 @@ class AttemptRun:
                 model = suite.models[model](attempt)
         return options, model
 
-    def _bounded(self, budget: Budget | None) -> Budget | None:
+    def _limit_budget(self, budget: Budget | None) -> Budget | None:
         """Return a budget that spends no more than the run has reserved."""
         reserved = self._lease.reserved_usd
         if reserved is None:
@@ -370,10 +374,10 @@ class AttemptRun:
         cost_usd = reserved if own is None else min(own, reserved)
         return (budget or Budget()).model_copy(update={"cost_usd": cost_usd})
 
-    def _made(self, options: Mapping[str, Any], model: ModelLike | None) -> SessionTree:
+    def _make_tree(self, options: Mapping[str, Any], model: ModelLike | None) -> SessionTree:
         suite = self._place.suite
         if model is None:
-            raise no_model(suite)
+            raise build_no_model_error(suite)
         app = replace(take_app(options.get("app"), options), model=model)
         if isinstance(suite.solver, AgentSpec):
             app = replace(app, agents={**(app.agents or {}), "default": suite.solver})
@@ -382,7 +386,7 @@ class AttemptRun:
         given["purpose"] = f"bench {suite.name}: {self._lease.sample_id}"[:PURPOSE_CHARS]
         return SessionTree(self.workspace, **given)
 
-    async def _checked(
+    async def _check_outcome(
         self,
         outcome: _Outcome,
         tree: SessionTree | None,
@@ -393,33 +397,35 @@ class AttemptRun:
 
         Otherwise note if its tree used up its budget, or if the model said nothing at the end.
         """
-        errors = [] if outcome.error is None else list(causes_of(outcome.error))
+        errors = [] if outcome.error is None else list(walk_causes(outcome.error))
         if records is not None:
-            faults = faults_in(records)
+            faults = find_faults(records)
         elif tree is not None:  # the suite's code has closed it
-            faults = await asyncio.to_thread(self._stored_faults, tree.tree_id)
+            faults = await asyncio.to_thread(self._find_stored_faults, tree.tree_id)
         else:
             faults = TreeFaults()
         lost = next((each for each in errors if isinstance(each, LOST)), None)
         if lost is not None:
-            raise AttemptLost(lost, FailureKind.NODE, self.tree_id, self._cost(receipt)) from outcome.error
+            raise AttemptLost(
+                lost, FailureKind.NODE, self.tree_id, self._compute_cost(receipt)
+            ) from outcome.error
         if faults.lost is not None:
             kind = faults.lost_by or FailureKind.HOST
-            raise AttemptLost(faults.lost, kind, self.tree_id, self._cost(receipt)) from outcome.error
+            raise AttemptLost(faults.lost, kind, self.tree_id, self._compute_cost(receipt)) from outcome.error
         if faults.unpriced is not None:
-            raise ConfigError(plain_text(faults.unpriced)) from outcome.error
-        spent = faults.spent or spent_member(self._budget, errors, receipt)
+            raise ConfigError(to_plain_text(faults.unpriced)) from outcome.error
+        spent = faults.spent or find_spent_member(self._budget, errors, receipt)
         if spent == "cost_usd" and self._is_capped:
-            self._ledger.costs[self._lease.lease_id] = self._cost(receipt)
+            self._ledger.costs[self._lease.lease_id] = self._compute_cost(receipt)
             raise CostCapReached(self._lease.sample_id, self._lease.reserved_usd or 0.0) from outcome.error
         if spent and outcome.status != "timeout":
             outcome.status, outcome.failure = "budget", FailureKind.BUDGET
         elif faults.is_silent and outcome.status == "completed":
             outcome.status, outcome.failure = "empty", FailureKind.EMPTY
 
-    async def _records(self, tree: SessionTree, outcome: _Outcome) -> list[JournalRecord] | None:
+    async def _read_records(self, tree: SessionTree, outcome: _Outcome) -> list[JournalRecord] | None:
         """Return the facts of a tree that is over, if they are needed; keep those of another node."""
-        is_elsewhere = self.runtime.sharing.journal_of(tree.tree_id) is None
+        is_elsewhere = self.runtime.sharing.find_journal(tree.tree_id) is None
         if outcome.is_pass and not is_elsewhere:
             return None
         try:
@@ -432,18 +438,18 @@ class AttemptRun:
             return None  # it is scored; its events are listed as unreadable
         return records
 
-    def _stored_faults(self, tree_id: str) -> TreeFaults:
+    def _find_stored_faults(self, tree_id: str) -> TreeFaults:
         try:
             with RunFacts(self._place.path) as stored:
-                return faults_in(stored.read(tree_id))
+                return find_faults(stored.read(tree_id))
         except TreeNotFound:  # its journal is on another node's disk, or nothing of it was written
             return TreeFaults()
 
-    def _cost(self, receipt: tuple[ReceiptLine, ...]) -> float:
+    def _compute_cost(self, receipt: tuple[ReceiptLine, ...]) -> float:
         known = self._ledger.costs.get(self._lease.lease_id, 0.0)
         return max(known, sum(line.usage.cost_usd for line in receipt))
 
-    def _result(
+    def _build_result(
         self, attempt: Attempt[Any], outcome: _Outcome, receipt: tuple[ReceiptLine, ...]
     ) -> AttemptResult:
         scores = outcome.scores
@@ -456,11 +462,11 @@ class AttemptRun:
             scores,
             outcome.status,
             round((time.monotonic() - self._began_s) * 1000),
-            output_text(getattr(attempt, "output", None)),
+            format_output(getattr(attempt, "output", None)),
             self.tree_id,
             receipt,
             error_kind=None if error is None else type(error).__name__,
-            error=None if error is None else plain_text(error),
+            error=None if error is None else to_plain_text(error),
             raised=() if error is None else self._report(error),
             failure=outcome.failure,
         )
@@ -470,14 +476,14 @@ class AttemptRun:
         if isinstance(error, SessionTreeError | TimeoutError | asyncio.CancelledError):
             return []
         what = f"the suite's code, in sample {self._lease.sample_id!r},"
-        return report_error(what, error, plain_text(error))
+        return report_error(what, error, to_plain_text(error))
 
 
-async def _no_waits() -> float:
+async def _report_no_waits() -> float:
     return 0.0
 
 
-def approvals_of(place: RunPlace) -> dict[str, Any]:
+def build_approvals(place: RunPlace) -> dict[str, Any]:
     """Return how a tree decides approvals: by rule, since nobody is asked."""
     suite = place.suite
     if suite.approvals == "smart":
@@ -500,20 +506,21 @@ def score_of(given: object, name: str) -> Score:
         return Score(number_of(given))
     except ValueError:
         raise ConfigError(
-            f"scorer {name!r} returned {shown_text(given)}; return a Score, a finite number, or True or False"
+            f"scorer {name!r} returned {format_value(given)}; return a Score, a finite number, or True "
+            "or False"
         ) from None
 
 
-def output_text(output: object) -> str:
+def format_output(output: object) -> str:
     """Return an output as JSON text; what has no JSON form is shown as text."""
     try:
-        text = json_text(output, _plain)
+        text = to_json_text(output, _to_plain)
     except Exception:  # noqa: BLE001 - an output without a JSON form must not fail the attempt
-        text = json.dumps(shown_text(output, MAX_OUTPUT_CHARS))
+        text = json.dumps(format_value(output, MAX_OUTPUT_CHARS))
     return text if len(text) <= MAX_OUTPUT_CHARS else json.dumps(f"{text[:MAX_OUTPUT_CHARS]}…")
 
 
-def _plain(value: object) -> Any:
+def _to_plain(value: object) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
@@ -521,7 +528,7 @@ def _plain(value: object) -> Any:
     return repr(value)
 
 
-def causes_of(error: BaseException) -> Iterator[BaseException]:
+def walk_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, the errors that it groups, and those that led to it."""
     waiting, seen = [error], set[int]()
     while waiting:
@@ -535,7 +542,7 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
         waiting += [each for each in (found.__cause__, found.__context__) if each is not None]
 
 
-def spent_member(
+def find_spent_member(
     budget: Budget | None, errors: Iterable[BaseException], receipt: tuple[ReceiptLine, ...]
 ) -> str:
     """Return the member of a tree's budget that is used up and led to an error; empty = none did."""

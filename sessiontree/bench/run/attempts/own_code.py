@@ -123,11 +123,11 @@ async def call_own(function: Callable[..., T | Awaitable[T]], argument: object) 
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
         found = function(argument)
     else:
-        found = await _in_own_thread(partial(function, argument))
+        found = await _run_in_thread(partial(function, argument))
     return await found if inspect.isawaitable(found) else found
 
 
-async def _in_own_thread(work: Callable[[], T]) -> T:
+async def _run_in_thread(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -136,7 +136,7 @@ async def _in_own_thread(work: Callable[[], T]) -> T:
         if done.done():
             return
         if error is not None:
-            done.set_exception(_carried(error))
+            done.set_exception(_make_portable(error))
         else:
             done.set_result(value)  # type: ignore[arg-type]  # it is the value of the work
 
@@ -152,7 +152,7 @@ async def _in_own_thread(work: Callable[[], T]) -> T:
     return await done
 
 
-def _carried(error: BaseException) -> BaseException:
+def _make_portable(error: BaseException) -> BaseException:
     """Return an error that a future can carry: no StopIteration, and no interrupt of a thread."""
     if isinstance(error, StopIteration | KeyboardInterrupt):
         found = RuntimeError(f"the suite's code raised {type(error).__name__}")

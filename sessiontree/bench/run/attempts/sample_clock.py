@@ -56,13 +56,13 @@ class SampleClock:
         if self._limit_s is not None:
             left_s = self._limit_s - used_s
             if left_s <= 0:
-                left_s += await self._waits()
+                left_s += await self._measure_waits()
             bounds.append(left_s)
         least_s = min(bounds, default=None)
         self._is_over = least_s is not None and least_s <= 0
         return least_s
 
-    async def _waits(self) -> float:
+    async def _measure_waits(self) -> float:
         try:
             return await self._waited_s()
         except SessionTreeError:  # its tree is closed or lost: what follows says so
@@ -93,11 +93,11 @@ class LoopWatch:
         elif late_s >= 0:
             self._looked_s = now_s
 
-    def blocked_s(self, since_s: float) -> float:
+    def measure_blocked_s(self, since_s: float) -> float:
         """Return how long the loop was blocked since a time of the monotonic clock."""
         self._look()  # the standstill that has just ended, if its own task did not run yet
         return sum(min(late_s, at_s - since_s) for at_s, late_s in self._blocks if at_s > since_s)
 
-    def excuses(self, since_s: float, limit_s: float | None) -> bool:
+    def can_excuse(self, since_s: float, limit_s: float | None) -> bool:
         """Whether so much of a limit was lost by standstills that a sample is not late by its own doing."""
-        return limit_s is not None and self.blocked_s(since_s) > SHARE * limit_s
+        return limit_s is not None and self.measure_blocked_s(since_s) > SHARE * limit_s

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sessiontree import JournalRecord, SessionFailed, SessionStatus
 from sessiontree.bench.ledger.failure_kinds import FailureKind
-from sessiontree.bench.results.recorded_run import fact_kind
+from sessiontree.bench.results.recorded_run import parse_fact_kind
 from sessiontree.contracts.errors import ConfinementUnavailable
 
 _MAIN: Final = "main"
@@ -50,11 +50,11 @@ class TreeFaults:
     """Whether the last run of Main, or of the tree if Main had none, ended with an empty reply."""
 
 
-def faults_in(records: Iterable[JournalRecord]) -> TreeFaults:
+def find_faults(records: Iterable[JournalRecord]) -> TreeFaults:
     """Return what a tree's facts say of its faults."""
     found, failures, has_run, has_failed = TreeFaults(), Counter[tuple[str, int]](), False, False
     for record in records:
-        kind = fact_kind(record.text)
+        kind = parse_fact_kind(record.text)
         if kind not in _READ or not any(each in record.text for each in _NEEDED.get(kind, ("",))):
             continue
         fact = record.to_json()
@@ -98,7 +98,7 @@ def _note_call(found: TreeFaults, session: str, fact: dict[str, Any]) -> None:
         lost = f"the process that ran its call of {name!r} was lost, so the model did not see the result"
         _note_loss(found, SessionFailed(session, lost), FailureKind.HOST)
     elif isinstance(details, dict) and details.get("code") in _NOT_RUN:
-        lost = f"its call of {name!r} has no result: {_text_of(fact['message'])}"
+        lost = f"its call of {name!r} has no result: {_join_text(fact['message'])}"
         _note_loss(found, SessionFailed(session, lost), FailureKind.CONFINEMENT)
 
 
@@ -121,14 +121,14 @@ def _note_loss(found: TreeFaults, error: SessionFailed, kind: FailureKind) -> No
         found.lost, found.lost_by = error, kind
 
 
-def _text_of(message: dict[str, Any]) -> str:
+def _join_text(message: dict[str, Any]) -> str:
     return "\n".join(block["text"] for block in message["content"] if block["type"] == "text")
 
 
-def last_words(records: Iterable[JournalRecord]) -> str | None:
+def find_last_words(records: Iterable[JournalRecord]) -> str | None:
     """Return the last text that the model of Main replied; None = it said nothing."""
     said: str | None = None
     for record in records:
-        if record.session == _MAIN and fact_kind(record.text) == "turn_replied":
-            said = _text_of(record.to_json()["message"]) or said
+        if record.session == _MAIN and parse_fact_kind(record.text) == "turn_replied":
+            said = _join_text(record.to_json()["message"]) or said
     return said

@@ -33,7 +33,7 @@ class ErrorLimit:
         Raises:
             ConfigError: it is not a number above 0.
         """
-        found = _parsed(given) if isinstance(given, str) else given
+        found = _parse_limit(given) if isinstance(given, str) else given
         if found is None:
             return cls()
         if isinstance(found, bool) or not isinstance(found, int | float) or not found > 0:
@@ -61,7 +61,7 @@ class ErrorLimit:
         return f"{said}, and fail_on_error is {bound}"
 
 
-def _parsed(text: str) -> int | float:
+def _parse_limit(text: str) -> int | float:
     if re.fullmatch(r"\d+", text):
         return int(text)
     percent = text.endswith("%")

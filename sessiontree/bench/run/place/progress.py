@@ -59,7 +59,7 @@ class RunPace:
             parts.append(f"{self.retried:,} retried")
         parts += [f"{self.per_s:.1f}/s", f"${self.cost_usd:.2f}"]
         if self.left_s is not None and self.done < self.total:
-            parts.append(f"{_clock(self.left_s)} left")
+            parts.append(f"{_format_time(self.left_s)} left")
         return ", ".join(parts)
 
 
@@ -137,7 +137,7 @@ class RunProgress:
         )
 
     def _look_at(self, lease: SampleLease) -> str:
-        return f"look at it: {bench_command('show', self._run, lease.sample_id)}"
+        return f"look at it: {build_bench_command('show', self._run, lease.sample_id)}"
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -164,7 +164,7 @@ class LoggedProgress(RunProgress):
         _LOG.log(logging.INFO if is_complete else logging.WARNING, "%s", make_visible(why))
 
 
-def progress_here() -> RunProgress:
+def choose_progress() -> RunProgress:
     """Return what shows the progress of a run by default: the cell of a notebook, or else the log."""
     if _KERNEL not in sys.modules:
         return LoggedProgress()
@@ -287,14 +287,14 @@ def _place(lease: SampleLease, tree_id: str | None) -> dict[str, Any]:
     return {"sample": lease.sample_id, "epoch": lease.epoch, "attempt": lease.number, "tree": tree_id}
 
 
-def bench_command(*words: str) -> str:
+def build_bench_command(*words: str) -> str:
     """Return a command of ``sessiontree bench`` to copy: a shell passes each word on unchanged."""
     name, *given = words
     marked = ["--", *given] if any(word.startswith("-") for word in given) else given
     return shlex.join(["sessiontree", "bench", name, *marked])
 
 
-def _clock(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}"

@@ -16,14 +16,14 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias, cast
 from pydantic import Field
 
 from sessiontree import AgentSpec, ConfigError, Configuration, RecordedModel
-from sessiontree.api.agents.model_choice import ModelLike, models_of
+from sessiontree.api.agents.model_choice import ModelLike, resolve_models
 from sessiontree.api.options.app import take_app
-from sessiontree.api.runtime.paths import absolute_path
-from sessiontree.api.runtime.runtime import shard_count
+from sessiontree.api.runtime.paths import make_absolute
+from sessiontree.api.runtime.runtime import compute_shard_limit
 from sessiontree.api.runtime.runtime_options import Backends, RuntimeOptions, Shards
 from sessiontree.bench.results.recorded_run import STATE
 from sessiontree.bench.run.place.error_limit import ErrorLimit
-from sessiontree.bench.run.place.progress import RunProgress, progress_here
+from sessiontree.bench.run.place.progress import RunProgress, choose_progress
 from sessiontree.bench.run.place.run_settings import Concurrency, RunSettings
 from sessiontree.bench.suite.retry_choice import RetryChoice
 from sessiontree.bench.suite.sample_selection import select_samples
@@ -42,7 +42,7 @@ from sessiontree.contracts.settings.given_values import (
     check_names,
     check_options,
 )
-from sessiontree.journal.file_systems import LOCAL, file_system_of, network_fault
+from sessiontree.journal.file_systems import LOCAL, detect_file_system, find_network_fault
 
 CONFIG: Final = "config.json"
 WORKSPACES: Final = "workspaces"
@@ -112,7 +112,7 @@ class RunOptions:
     """How commands find the suite again, such as ``addition.py:suite``; empty = they need it as an option."""
     writes: Annotated[Literal["tables", "events"], Choice()] = "tables"
     """What is written at the end: all tables of the run, or only the events of this program's trees."""
-    progress: RunProgress = field(default_factory=progress_here)
+    progress: RunProgress = field(default_factory=choose_progress)
     """Hears what happens; by default a notebook's cell shows it, and elsewhere failures are logged."""
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class RunOptions:
         check_options(self.runtime, RuntimeOptions, "a run's runtime")
         if "tree_id" in self.runtime:
             raise ConfigError("a run's runtime takes no option 'tree_id'; it is for the tree that is resumed")
-        shard_count(self.shards, self.backend, self.runtime.get("memory"))
+        compute_shard_limit(self.shards, self.backend, self.runtime.get("memory"))
         ErrorLimit.of(self.fail_on_error)
 
     @classmethod
@@ -138,7 +138,7 @@ class RunOptions:
         }
         return cls(**{**for_both, **given})
 
-    def runtime_options(self) -> RuntimeOptions:
+    def build_runtime_options(self) -> RuntimeOptions:
         """Return the options of a runtime."""
         own = {name: getattr(self, name) for name in _FOR_BOTH}
         return cast("RuntimeOptions", {**self.runtime, **own})
@@ -169,14 +169,14 @@ class RunPlace:
         Raises:
             ConfigError: no model is named, it is unknown, or its extra or its key is missing.
         """
-        path = absolute_path(run_dir, "run_dir")
+        path = make_absolute(run_dir, "run_dir")
         known = {each.id: each for each in samples}
         chosen = (
             select_samples(list(known.values()), options.samples) if options.samples else [*known.values()]
         )
         limit_s = suite.sample_timeout_s if options.sample_timeout_s is None else options.sample_timeout_s
         settings = RunSettings(options.concurrency, limit_s)
-        model = _found_model(suite.model if options.model is None else options.model, suite)
+        model = _find_model(suite.model if options.model is None else options.model, suite)
         _check_models(suite, model)
         return cls(path, suite, known, options, model, chosen[: options.limit], settings)
 
@@ -191,7 +191,7 @@ class RunPlace:
         except OSError as error:
             raise ConfigError(f"run_dir {str(self.path)!r} can't be made: {error}") from error
         state = self.state_dir()
-        fault = network_fault(state)
+        fault = find_network_fault(state)
         if fault:
             raise ConfigError(f"the run's journals can't be in {str(state)!r}: {fault}")
 
@@ -205,7 +205,7 @@ class RunPlace:
         given = self.options.state_dir
         if given is None:
             return link.readlink() if link.is_symlink() else link
-        wanted = absolute_path(given, "state_dir")
+        wanted = make_absolute(given, "state_dir")
         if wanted == link:
             return link
         with suppress(FileExistsError):  # or another command has just made it
@@ -273,7 +273,7 @@ class RunPlace:
         """Write ``config.json`` for people and other programs; the ledger holds the same."""
         options = {name: getattr(self.options, name) for name in _SHOWN}
         file = self.path / CONFIG
-        if not _shows(file, held):
+        if not _is_consistent(file, held):
             text = json.dumps({**held, "options": options}, indent=2, default=str)
             made = self.path / f".{CONFIG}.{os.getpid()}"
             made.write_text(f"{text}\n", "utf-8")
@@ -287,7 +287,7 @@ class RunPlace:
         """Whether the directory says that a run has begun here."""
         return (self.path / CONFIG).is_file()
 
-    def shown_options(self) -> dict[str, Any]:
+    def select_shown_options(self) -> dict[str, Any]:
         """Return the options of the command that people look up later."""
         shown = {name: getattr(self.options, name) for name in _SHOWN}
         return {
@@ -302,7 +302,7 @@ _FOR_BOTH: Final = ("backend", "address", "shards")
 _SHOWN: Final = ("epochs", "limit", "concurrency", "backend", "shards", "retries", "keep", "samples")
 
 
-def _found_model(model: ModelLike | None, suite: SuiteDefinition) -> ModelLike | None:
+def _find_model(model: ModelLike | None, suite: SuiteDefinition) -> ModelLike | None:
     """Return a model by its name, unless the suite makes it."""
     if not isinstance(model, str) or model in suite.models:
         return model
@@ -311,7 +311,7 @@ def _found_model(model: ModelLike | None, suite: SuiteDefinition) -> ModelLike |
     return Configuration.load().find_model(model)
 
 
-def no_model(suite: SuiteDefinition) -> ConfigError:
+def build_no_model_error(suite: SuiteDefinition) -> ConfigError:
     """Return the error of a suite for which no model is named."""
     return ConfigError(f"suite {suite.name!r} names no model; give one with --model, or Suite(model=…)")
 
@@ -330,15 +330,15 @@ def _check_models(suite: SuiteDefinition, model: ModelLike | None) -> None:
     if model is None:
         if callable(suite.tree):
             return  # it may name one for each attempt
-        raise no_model(suite)
+        raise build_no_model_error(suite)
     agents = dict(app.agents) if isinstance(app.agents, Mapping) else {}
     if isinstance(suite.solver, AgentSpec):
         agents["default"] = suite.solver
     specs = {name: spec for name, spec in agents.items() if isinstance(spec, AgentSpec)}
-    models_of(model, app.models, specs)
+    resolve_models(model, app.models, specs)
 
 
-def _shows(file: Path, held: Mapping[str, str]) -> bool:
+def _is_consistent(file: Path, held: Mapping[str, str]) -> bool:
     """Whether a ``config.json`` says what the ledger holds; that of a run that never began may not."""
     try:
         said = json.loads(file.read_text("utf-8"))
@@ -358,4 +358,4 @@ def name_of_model(model: ModelLike | None) -> str:
 
 def is_on_shared_disk(path: Path) -> bool:
     """Whether a directory may be on a file system that several machines use."""
-    return file_system_of(path) not in LOCAL
+    return detect_file_system(path) not in LOCAL

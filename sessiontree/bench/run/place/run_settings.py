@@ -62,7 +62,7 @@ class RunSettings:
         return changed
 
 
-def controls_from(words: Mapping[str, Any]) -> dict[str, Any]:
+def parse_controls(words: Mapping[str, Any]) -> dict[str, Any]:
     """Return the controls of ``name=value`` words, checked.
 
     Raises:

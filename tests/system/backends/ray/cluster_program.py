@@ -32,7 +32,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.backends.ray.engine.engine_servers import loopback_only
+from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.models.answers import Answer
 
@@ -104,7 +104,7 @@ async def play(base: Path, cluster: Cluster) -> dict[str, Any]:
 def main() -> None:
     """Start the cluster, play, and end it."""
     make: Any = Cluster  # Ray leaves its methods untyped
-    with loopback_only():
+    with bind_to_loopback():
         head = {**LOOPBACK, "include_dashboard": False, "temp_dir": sys.argv[2]}
         cluster = make(initialize_head=True, head_node_args=head)
         try:

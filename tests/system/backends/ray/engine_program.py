@@ -29,7 +29,7 @@ import ray
 
 from sessiontree.backends.ray.engine import engine_home
 from sessiontree.backends.ray.engine.engine import Engine
-from sessiontree.backends.ray.engine.engine_settings import init_arguments
+from sessiontree.backends.ray.engine.engine_settings import build_init_arguments
 from sessiontree.contracts.errors import ConfigError
 
 
@@ -71,7 +71,7 @@ class Sleeper:
 def sleeper(engine: Engine) -> Any:
     """Return an actor on the engine's node."""
     remote: Any = ray.remote(Sleeper)
-    return remote.options(num_cpus=0, scheduling_strategy=engine.pinned()).remote()
+    return remote.options(num_cpus=0, scheduling_strategy=engine.pin_to_node()).remote()
 
 
 def tell(**words: object) -> None:
@@ -105,7 +105,7 @@ async def lines() -> asyncio.StreamReader:
 
 async def frozen(failures: int) -> None:
     """Count on, whatever happens to the raylet, or say that it is over."""
-    arguments = init_arguments(Path(os.environ["OWN_RAY"]), 1)
+    arguments = build_init_arguments(Path(os.environ["OWN_RAY"]), 1)
     arguments["_system_config"] |= {
         "health_check_initial_delay_ms": 100,
         "health_check_period_ms": 60,
@@ -151,7 +151,7 @@ async def share() -> None:
         "umask": before["umask"],
         "worker_niceness": await actor.niceness.remote(),
         "niceness": os.nice(0),
-        "security": engines[0].security_settings(),
+        "security": engines[0].describe_security(),
     }
     try:
         await Engine(num_cpus=7).start()
@@ -172,7 +172,7 @@ async def share() -> None:
 
 def _left(home: Path | None) -> list[str]:
     assert home is not None
-    left = [str(process) for process in engine_home.processes_of(home)]
+    left = [str(process) for process in engine_home.find_processes(home)]
     return [*left, str(home)] if home.exists() else left
 
 
@@ -194,7 +194,7 @@ async def join() -> None:
     told: dict[str, Any] = {"private": own.home is not None, "node_fits": own.node_id == _node_id()}
     told["cores"] = own.core_count
     told["token"] = str(own.token_path)
-    told["open"] = bool(own.security_settings()["listening"])
+    told["open"] = bool(own.describe_security()["listening"])
     told["refused"] = []
     for options in ({"num_cpus": 1}, {"address": "192.0.2.1:6379"}):
         try:

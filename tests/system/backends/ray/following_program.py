@@ -19,7 +19,7 @@ from ray.cluster_utils import Cluster
 
 from sessiontree import ConfigError, ModelPrice, ProviderModel, Runtime, SessionTree
 from sessiontree.api.runtime.shards import ShardedBackend
-from sessiontree.backends.ray.engine.engine_servers import loopback_only
+from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider, FakeRequest
 
@@ -54,7 +54,7 @@ class Nodes:
         """Start a node with the next key, or without one; this program keeps its own."""
         self.count += 1
         os.environ[VARIABLE] = f"sk-node-{self.count}" if has_key else ""
-        with loopback_only():
+        with bind_to_loopback():
             node = self.cluster.add_node(**LOOPBACK, labels={"takes": takes})
         os.environ[VARIABLE] = "sk-node-0"
         return node
@@ -116,7 +116,7 @@ async def play(base: Path, nodes: Nodes) -> dict[str, Any]:
 
 def main() -> None:
     """Start the cluster, play, and end it."""
-    with loopback_only():
+    with bind_to_loopback():
         nodes = Nodes(sys.argv[2])
         try:
             nodes.add("none")

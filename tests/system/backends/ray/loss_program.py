@@ -42,9 +42,9 @@ class Pulse:
 
     def __init__(self) -> None:
         self.longest_s = 0.0
-        self._task = asyncio.create_task(self._beat())
+        self._task = asyncio.create_task(self._raise_beats())
 
-    async def _beat(self) -> None:
+    async def _raise_beats(self) -> None:
         while True:
             began = time.monotonic()
             await asyncio.sleep(BEAT_S)
@@ -115,7 +115,7 @@ async def main(place: Path, server: str, whose: str) -> None:
     await tree.start()
     await tree.main.send("begin")
     branch = await tree.main.spawn("branch", "wait")
-    pids = {each.name: each.pid for each in engine_servers.watched_servers()}
+    pids = {each.name: each.pid for each in engine_servers.list_watched_servers()}
     tasks = {name: asyncio.create_task(ending(each)) for name, each in waiters(tree, branch).items()}
     await asyncio.sleep(SETTLE_S)  # all of them wait by then; how long exactly does not matter
     backend = tree._backend
@@ -136,7 +136,7 @@ async def main(place: Path, server: str, whose: str) -> None:
     await tree.close()
     told["close_s"] = time.monotonic() - began
     told["left"] = (
-        [] if home is None else [*map(str, engine_home.processes_of(home)), *([str(home)] * home.exists())]
+        [] if home is None else [*map(str, engine_home.find_processes(home)), *([str(home)] * home.exists())]
     )
     told["held_up_s"] = pulse.longest_s
     pulse.stop()

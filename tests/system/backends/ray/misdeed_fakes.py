@@ -25,7 +25,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
 )
-from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.handles.ports import SpawnRequest
 from sessiontree.contracts.values.jsonable import JsonValue
@@ -138,7 +138,7 @@ def write_all(ctx: ToolContext) -> JsonValue:
 async def forge(ctx: ToolContext) -> JsonValue:
     """Reach below the handles for the supervisor, and ask it with grants that do not count."""
     link = unwrapped(ctx.status)._link
-    services, supervisor = link.services(), link.services()._supervisor
+    services, supervisor = link.get_services(), link.get_services()._supervisor
     request = SpawnRequest(SessionKind.WORKER, "go")
     outcomes = []
     for grant in ("0" * 32, link.grant):
@@ -149,9 +149,9 @@ async def forge(ctx: ToolContext) -> JsonValue:
             except SessionTreeError as error:
                 outcomes.append(type(error).__name__)
     for name, given in (("stop", ("main", "x")), ("decide", ()), ("create", ()), ("open", ())):
-        answer = opened(await supervisor.ask.remote(link.grant, name, packed(given)))
+        answer = load_value(await supervisor.ask.remote(link.grant, name, dump_value(given)))
         outcomes.append("taken" if answer.error is None else type(answer.error).__name__)
-    answer = opened(await supervisor.serve.remote(link.grant, "resources", packed(("t#1",))))
+    answer = load_value(await supervisor.serve.remote(link.grant, "resources", dump_value(("t#1",))))
     outcomes.append("taken" if answer.error is None else type(answer.error).__name__)
     return " ".join(outcomes)
 

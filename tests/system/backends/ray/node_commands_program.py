@@ -33,7 +33,7 @@ from sessiontree import (
     ValidationError,
     script_call,
 )
-from sessiontree.backends.ray.engine.engine_servers import loopback_only
+from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback
 from sessiontree.models.answers import Answer
 from tests.system.backends.ray.placement_program import (
     IS_ROOT,
@@ -193,7 +193,7 @@ def main() -> None:
     (base / "workspace" / "given").write_text("given\n", "utf-8")
     tempfile.tempdir = str(base / "tmp")
     make: Any = Cluster  # Ray leaves its methods untyped
-    with loopback_only():
+    with bind_to_loopback():
         head = {**LOOPBACK, "include_dashboard": False, "temp_dir": sys.argv[2]}
         cluster = make(initialize_head=True, shutdown_at_exit=False, head_node_args=head)
         try:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from sessiontree import FunctionModel, ModelRequest, Runtime, SessionTree
 from sessiontree.backends.ray.cluster.cluster_probe import look_at_cluster
-from sessiontree.backends.ray.engine.engine_servers import listener_of, loopback_only
+from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback, find_listener
 from sessiontree.cli.app import app
 
 LOOPBACK = {"node_ip_address": "127.0.0.1", "num_cpus": 1}
@@ -41,7 +41,7 @@ async def play(base: Path, socket: str) -> dict[str, Any]:
         for _ in range(2):
             tree = await SessionTree(workspace, model=FunctionModel(done), runtime=runtime).start()
             await tree.main.send("go")
-        raylet = listener_of(Path(socket))
+        raylet = find_listener(Path(socket))
         assert raylet is not None, "a node that is alive listens"
         os.kill(raylet, signal.SIGSTOP)
         try:
@@ -65,11 +65,11 @@ async def play(base: Path, socket: str) -> dict[str, Any]:
 def main() -> None:
     """Start the cluster, play, and end it."""
     make: Any = Cluster  # Ray leaves its methods untyped
-    with loopback_only():
+    with bind_to_loopback():
         head = {**LOOPBACK, "include_dashboard": False, "temp_dir": sys.argv[2]}
         cluster = make(initialize_head=True, head_node_args=head)
     try:
-        with loopback_only():
+        with bind_to_loopback():
             other = cluster.add_node(**LOOPBACK)
             cluster.remove_node(cluster.add_node(**LOOPBACK))
             ray.init(address=cluster.address, log_to_driver=False)

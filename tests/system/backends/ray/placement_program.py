@@ -38,7 +38,7 @@ from sessiontree import (
     ToolResultMessage,
     script_call,
 )
-from sessiontree.backends.ray.engine.engine_servers import listener_of, loopback_only
+from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback, find_listener
 from sessiontree.models.answers import Answer
 from tests.system.backends.ray.misdeed_fakes import Misdeed
 
@@ -130,7 +130,7 @@ class Nodes:
 
     def files_of(self, node: Any) -> list[str]:
         """Return the names of the temporary files on a node."""
-        raylet = listener_of(Path(node.raylet_socket_name))
+        raylet = find_listener(Path(node.raylet_socket_name))
         return sorted(each.name for each in Path(f"/proc/{raylet}/root{self._base}/tmp").iterdir())
 
 
@@ -225,7 +225,7 @@ def main() -> None:
     handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("sessiontree").addHandler(handler)
     make: Any = Cluster  # Ray leaves its methods untyped
-    with loopback_only():
+    with bind_to_loopback():
         head = {**LOOPBACK, "include_dashboard": False, "temp_dir": sys.argv[2]}
         cluster = make(initialize_head=True, shutdown_at_exit=False, head_node_args=head)
         try:

@@ -18,7 +18,7 @@ from sessiontree.backends.ray.client.local_line import (
     LineListener,
     LineLost,
     LocalLine,
-    line_to,
+    connect_line,
 )
 from sessiontree.contracts.errors import EngineLost
 from sessiontree.contracts.kinds import SessionStatus
@@ -144,7 +144,7 @@ async def program(tmp_path: Path) -> AsyncIterator[Program]:
     made = Program()
     listener = LineListener(tmp_path / LINES_SOCKET)
     listener.admit(os.getpid(), lambda: made.there.line)
-    line = await line_to(tmp_path / LINES_SOCKET, os.getpid(), {"results": made.results.take})
+    line = await connect_line(tmp_path / LINES_SOCKET, os.getpid(), {"results": made.results.take})
     assert line is not None
     made.here = line
     made.results.use(line)

@@ -16,7 +16,7 @@ import pytest
 import ray
 
 from sessiontree.backends.ray.engine import engine_home
-from sessiontree.sandbox import available_level
+from sessiontree.sandbox import detect_level
 from sessiontree.version import VERSION
 
 PROGRAM = Path(__file__).with_name("cluster_program.py")
@@ -99,7 +99,7 @@ def test_cluster_is_looked_at_node_by_node(tmp_path: Path, short_path: Path) -> 
             platform.python_version(),
             ray.__version__,
         )
-        assert (node["confinement"], node["is_confined"]) == (str(available_level()), True)
+        assert (node["confinement"], node["is_confined"]) == (str(detect_level()), True)
         assert node["listening"] == []
     security = told["cluster"]["ray"]
     assert (security["auth_mode"], security["dashboard"], security["nodes"]) == ("disabled", "off", 2)

@@ -76,7 +76,7 @@ def tree_of(pid: int) -> set[engine_home.Process]:
     """Return a process and all its descendants."""
     root = engine_home.process_of(pid)
     assert root is not None
-    return engine_home.with_descendants({root}, lambda _: False)
+    return engine_home.add_descendants({root}, lambda _: False)
 
 
 async def gone(processes: set[engine_home.Process], home: Path) -> list[str]:

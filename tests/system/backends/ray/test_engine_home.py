@@ -68,7 +68,7 @@ def marks(home: Path, **others: str) -> dict[str, str]:
 def test_who_writes_a_log_belongs_and_who_reads_it_does_not(home: Path) -> None:
     """A person may look at the logs without being ended for it."""
     with running(logging(home, "a")) as (writer, _), running(logging(home, "r")) as (reader, _):
-        found = engine_home.processes_of(home)
+        found = engine_home.find_processes(home)
         assert writer in found
         assert reader not in found
 
@@ -80,7 +80,7 @@ def test_who_descends_from_a_raylet_of_the_directory_belongs(home: Path) -> None
         running(env=marks(home)) as (bystander, _),
         running(env=marks(home / "other", RAY_RAYLET_PID="7")) as (stranger, _),
     ):
-        found = engine_home.processes_of(home)
+        found = engine_home.find_processes(home)
         assert child in found
         assert not found & {bystander, stranger}
 
@@ -109,7 +109,7 @@ def test_a_directory_is_private_and_short(home: Path) -> None:
 
 def test_a_living_owner_keeps_its_directory(home: Path) -> None:
     """Neither sweeping nor a watcher that errs takes it away."""
-    assert engine_home.owner_lives(home)
+    assert engine_home.is_owner_alive(home)
     assert home not in engine_home.sweep()
     assert not engine_home.clear(home, grace_s=0.0)
     assert home.exists()
@@ -120,7 +120,7 @@ def test_an_owner_whose_number_went_to_another_process_is_dead(home: Path, start
     """The id alone says nothing: this process has it, and began at another time."""
     namespace = (home / engine_home.OWNER).read_text().split()[2]
     (home / engine_home.OWNER).write_text(f"{os.getpid()} {started} {namespace}\n")
-    assert not engine_home.owner_lives(home)
+    assert not engine_home.is_owner_alive(home)
     assert home in engine_home.sweep()
     assert not home.exists()
 
@@ -129,10 +129,10 @@ def test_in_another_world_of_process_ids_the_lock_decides(home: Path) -> None:
     """A container that shares the directory: locked lives, free does not, whatever the number says."""
     owner = home / engine_home.OWNER
     owner.write_text("1 1 pid:[elsewhere]\n")
-    assert engine_home.owner_lives(home)
+    assert engine_home.is_owner_alive(home)
     owner.unlink()
     owner.write_text(f"{os.getpid()} 1 pid:[elsewhere]\n")
-    assert not engine_home.owner_lives(home)
+    assert not engine_home.is_owner_alive(home)
 
 
 @pytest.mark.parametrize("is_begun", [False, True], ids=["no owner", "empty owner"])
@@ -141,10 +141,10 @@ def test_a_directory_that_is_just_being_made_is_let_be_and_an_old_one_is_not(is_
     made = Path(tempfile.mkdtemp(prefix=engine_home.PREFIX))
     if is_begun:
         (made / engine_home.OWNER).touch()
-    assert engine_home.owner_lives(made)
+    assert engine_home.is_owner_alive(made)
     assert made not in engine_home.sweep()
     os.utime(made, (1, 1))
-    assert not engine_home.owner_lives(made)
+    assert not engine_home.is_owner_alive(made)
     assert made in engine_home.sweep()
     assert not made.exists()
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from sessiontree import EngineLost, SessionTreeError
-from sessiontree.backends.ray.client.serialization import packed
+from sessiontree.backends.ray.client.serialization import dump_value
 from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
 from sessiontree.backends.ray.engine import engine_home
 from sessiontree.backends.ray.engine.engine_servers import (
@@ -31,7 +31,7 @@ from sessiontree.backends.ray.engine.engine_servers import (
     EngineWatch,
     JoinedWatch,
     Server,
-    listener_of,
+    find_listener,
 )
 from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.runtime.transport.rpc import RpcResponse
@@ -173,9 +173,9 @@ def test_who_listens_at_a_socket_is_seen(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
-        assert listener_of(path) == os.getpid()
-    assert listener_of(path) is None
-    assert listener_of(tmp_path / "none") is None
+        assert find_listener(path) == os.getpid()
+    assert find_listener(path) is None
+    assert find_listener(tmp_path / "none") is None
 
 
 class Unheard:
@@ -189,7 +189,7 @@ class Unheard:
         """Begin a call."""
         if name == "open":
             opening: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-            opening.set_result(packed(RpcResponse("first", self._pid)))
+            opening.set_result(dump_value(RpcResponse("first", self._pid)))
             return opening
         return Unanswered()
 

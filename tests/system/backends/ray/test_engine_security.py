@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.backends.ray.engine.engine_security import key_variables, listeners, mode_of
+from sessiontree.backends.ray.engine.engine_security import (
+    find_key_variables,
+    find_listeners,
+    read_permissions,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,10 +39,10 @@ def test_a_listening_socket_is_found_with_address_port_and_process(
             pytest.skip(f"the kernel has no IPv6, so nothing can listen at {address}")
         server.listen()
         port = server.getsockname()[1]
-        found = [listener for listener in listeners([os.getpid()]) if listener.port == port]
+        found = [listener for listener in find_listeners([os.getpid()]) if listener.port == port]
         assert [(listener.address, listener.pid) for listener in found] == [(told, os.getpid())]
         assert found[0].process
-    assert port not in [listener.port for listener in listeners([os.getpid()])]
+    assert port not in [listener.port for listener in find_listeners([os.getpid()])]
 
 
 def test_a_connected_socket_is_no_listener() -> None:
@@ -46,15 +50,15 @@ def test_a_connected_socket_is_no_listener() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client:
-            ports = [listener.port for listener in listeners([os.getpid()])]
+            ports = [listener.port for listener in find_listeners([os.getpid()])]
             assert port in ports
             assert client.getsockname()[1] not in ports
 
 
 def test_nothing_has_no_mode(tmp_path: Path) -> None:
     """A path that is missing, or not known, is reported as none, not as an error."""
-    assert mode_of(None) is None
-    assert mode_of(tmp_path / "missing") is None
+    assert read_permissions(None) is None
+    assert read_permissions(tmp_path / "missing") is None
 
 
 def test_variables_that_look_like_keys_are_named() -> None:
@@ -64,6 +68,6 @@ def test_variables_that_look_like_keys_are_named() -> None:
     with subprocess.Popen(words, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdout.readline()
-        assert key_variables(process.pid) == ["OPENAI_API_KEY", "my_token"]
+        assert find_key_variables(process.pid) == ["OPENAI_API_KEY", "my_token"]
         process.stdin.close()
-    assert key_variables(process.pid) == key_variables(None) == []
+    assert find_key_variables(process.pid) == find_key_variables(None) == []

@@ -11,10 +11,10 @@ from sessiontree.backends.ray.engine.engine_security import Listener
 from sessiontree.backends.ray.engine.engine_settings import (
     SYSTEM_CONFIG,
     RayOptions,
-    environment,
-    for_gateway,
-    for_servers,
-    variables,
+    build_environment,
+    select_for_gateway,
+    select_for_servers,
+    set_variables,
 )
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.models.api_key import ApiKey
@@ -82,11 +82,11 @@ def test_an_engine_shares_what_fulfils_its_wishes(options: RayOptions, running: 
 def test_no_authentication_takes_two_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """REL 2.3: the environment alone is refused, the argument alone changes nothing."""
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    assert RayOptions(insecure=True).for_private_ray() == RayOptions()
+    assert RayOptions(insecure=True).to_private_ray() == RayOptions()
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with pytest.raises(ConfigError, match="insecure=True"):
-        RayOptions().for_private_ray()
-    assert RayOptions(insecure=True).for_private_ray().insecure
+        RayOptions().to_private_ray()
+    assert RayOptions(insecure=True).to_private_ray().insecure
 
 
 def test_variables_come_back_whatever_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_variables_come_back_whatever_happens(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
     monkeypatch.delenv("PYTHONBREAKPOINT", raising=False)
     before = dict(os.environ)
-    with pytest.raises(RuntimeError), variables(environment(tmp_path / "mark", insecure=False)):
+    with pytest.raises(RuntimeError), set_variables(build_environment(tmp_path / "mark", insecure=False)):
         assert "RAY_ADDRESS" not in os.environ
         assert os.environ["RAY_AUTH_MODE"] == "token"
         assert os.environ["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "mark")
@@ -106,7 +106,7 @@ def test_variables_come_back_whatever_happens(monkeypatch: pytest.MonkeyPatch, t
 
 def test_a_token_is_never_the_same_and_in_no_file(tmp_path: Path) -> None:
     """256 fresh bits each time, handed down in the environment of Ray's processes alone."""
-    tokens = {environment(tmp_path / "mark", insecure=False)["RAY_AUTH_TOKEN"] for _ in range(8)}
+    tokens = {build_environment(tmp_path / "mark", insecure=False)["RAY_AUTH_TOKEN"] for _ in range(8)}
     assert len(tokens) == 8
     assert all(token is not None and len(token) == 64 for token in tokens)
     assert not list(tmp_path.iterdir())
@@ -126,13 +126,13 @@ def test_servers_get_what_is_harmless_and_the_gateway_the_rest() -> None:
     keys |= {"SESSIONTREE_MY_KEY": "sk-of-this-test", "RAY_NODE_ID": " sk-of-this-test\n"}
     own = {"OTEL_EXPORTER_OTLP_HEADERS": "a=b", "PYTHONSTARTUP": "/x", "RAY_ADDRESS": "host:1"}
     everything = harmless | keys | own
-    assert for_servers(harmless | keys) == harmless
-    assert "OTEL_EXPORTER_OTLP_HEADERS" not in for_servers(own)
-    assert for_gateway(everything) == keys
+    assert select_for_servers(harmless | keys) == harmless
+    assert "OTEL_EXPORTER_OTLP_HEADERS" not in select_for_servers(own)
+    assert select_for_gateway(everything) == keys
     site, other = {"PYTHONPATH": str(RAY_SITE)}, {"PYTHONPATH": "/own/code"}
-    assert (for_servers(site), for_servers(other)) == (site, {})
+    assert (select_for_servers(site), select_for_servers(other)) == (site, {})
     del key
-    assert "RAY_NODE_ID" in for_servers(keys), "a key that nobody holds any more is a text like others"
+    assert "RAY_NODE_ID" in select_for_servers(keys), "a key that nobody holds any more is a text like others"
 
 
 def test_a_silent_raylet_is_given_time() -> None:

@@ -14,8 +14,8 @@ from sessiontree.backends.ray.client.key_server import (
     GATEWAY,
     MEMORY,
     KeyServer,
-    key_from,
-    options_from,
+    fetch_key,
+    fetch_options,
     take_variables,
 )
 from sessiontree.contracts.errors import SessionTreeError
@@ -65,14 +65,14 @@ def test_only_the_gateway_gets_keys(tmp_path: Path) -> None:
     key, roles = ApiKey("sk-of-a-test"), [GATEWAY]
     reference = key.__reduce__()[1][0]
     with serving(tmp_path, lambda pid: roles[-1]) as path:
-        assert key_from(path, reference, "") == "sk-of-a-test"
+        assert fetch_key(path, reference, "") == "sk-of-a-test"
         for wrong in ("", "0" * 32, "../..", "variable"):
             with pytest.raises(OSError, match="it knows no such key"):
-                key_from(path, wrong, "")
+                fetch_key(path, wrong, "")
         for role in (MEMORY, "acting", "supervisor", ""):
             roles.append(role)
             with pytest.raises(OSError, match="this process may not ask for it"):
-                key_from(path, reference, "")
+                fetch_key(path, reference, "")
 
 
 def test_a_key_with_a_name_is_read_where_the_program_is(tmp_path: Path) -> None:
@@ -85,17 +85,17 @@ def test_a_key_with_a_name_is_read_where_the_program_is(tmp_path: Path) -> None:
     roles = [GATEWAY]
     with serving(tmp_path, lambda pid: roles[-1]) as path:
         for name, text in places.items():
-            assert key_from(path, "0" * 32, name) == text
+            assert fetch_key(path, "0" * 32, name) == text
         for name in ("env:OF_NO_TEST", f"file:{tmp_path}", "file:/none", "OF_A_TEST_KEY"):
             with pytest.raises(OSError, match="it knows no such key"):
-                key_from(path, "0" * 32, name)
+                fetch_key(path, "0" * 32, name)
         file.chmod(0o640)
         with pytest.raises(OSError, match="it knows no such key"):
-            key_from(path, "0" * 32, f"file:{file}")
+            fetch_key(path, "0" * 32, f"file:{file}")
         for role in (MEMORY, "acting", "supervisor", ""):
             roles.append(role)
             with pytest.raises(OSError, match="this process may not ask for it"):
-                key_from(path, "0" * 32, "env:OF_A_TEST_KEY")
+                fetch_key(path, "0" * 32, "env:OF_A_TEST_KEY")
 
 
 @pytest.mark.parametrize("role", ["acting", "observing", "supervisor", ""])
@@ -110,11 +110,11 @@ def test_only_memory_gets_storage_options(tmp_path: Path) -> None:
     """They arrive as they are, whatever is in them."""
     roles = [MEMORY]
     with serving(tmp_path, lambda pid: roles[-1]) as path:
-        assert options_from(path) == OPTIONS
+        assert fetch_options(path) == OPTIONS
         for role in (GATEWAY, "acting", "observing", "supervisor", ""):
             roles.append(role)
             with pytest.raises(OSError, match="this process may not ask for it"):
-                options_from(path)
+                fetch_options(path)
 
 
 def test_a_supervisor_that_is_gone_gives_nothing_away(tmp_path: Path) -> None:
@@ -135,4 +135,4 @@ def test_a_supervisor_that_is_gone_gives_nothing_away(tmp_path: Path) -> None:
 def test_no_program_is_an_error(tmp_path: Path) -> None:
     """Whoever asks a program that is gone hears so, and waits for nothing."""
     with pytest.raises(OSError, match="No such file"):
-        key_from(tmp_path / "keys", "0" * 32, "")
+        fetch_key(tmp_path / "keys", "0" * 32, "")

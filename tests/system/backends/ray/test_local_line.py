@@ -22,9 +22,9 @@ from sessiontree.backends.ray.client.local_line import (
     LineLost,
     LocalLine,
     Methods,
-    line_to,
+    connect_line,
 )
-from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
 from sessiontree.backends.ray.hosts.transport import LineTransport
 from sessiontree.runtime.transport.frames import Hello, HostHealth
 from sessiontree.runtime.transport.link import HostLink, Mailbox
@@ -100,7 +100,7 @@ async def connect(listener: LineListener, tmp_path: Path) -> AsyncIterator[Conne
             return line
 
         listener.admit(os.getpid(), make)
-        here = await line_to(tmp_path / LINES_SOCKET, os.getpid(), {})
+        here = await connect_line(tmp_path / LINES_SOCKET, os.getpid(), {})
         assert here is not None
         all_lines.append(Both(here, await made))
         return all_lines[-1]
@@ -224,7 +224,7 @@ async def test_only_admitted_processes_get_a_line(listener: LineListener, tmp_pa
         assert (await stranger.communicate())[0] == b"b''\n"
         listener.admit(os.getpid(), make)
         listener.refuse(os.getpid())
-        here = await line_to(path, os.getpid(), {})
+        here = await connect_line(path, os.getpid(), {})
         if here is not None:
             with pytest.raises(LineLost):
                 await here.ask("anything")
@@ -245,15 +245,15 @@ def impostor(tmp_path: Path) -> Iterator[Path]:
 
 async def test_only_the_expected_process_is_connected_to(impostor: Path, tmp_path: Path) -> None:
     """A tool may replace the socket by its own; and without a socket no line is made."""
-    assert await line_to(impostor, os.getpid(), {}) is None
-    assert await line_to(tmp_path / "nowhere", os.getpid(), {}) is None
+    assert await connect_line(impostor, os.getpid(), {}) is None
+    assert await connect_line(tmp_path / "nowhere", os.getpid(), {}) is None
 
 
 async def test_a_listener_without_a_place_admits_nobody(tmp_path: Path) -> None:
     """Its processes call actors then."""
     listener = LineListener(tmp_path / "missing" / LINES_SOCKET)
     listener.admit(os.getpid(), partial(LocalLine, {}))
-    assert await line_to(tmp_path / "missing" / LINES_SOCKET, os.getpid(), {}) is None
+    assert await connect_line(tmp_path / "missing" / LINES_SOCKET, os.getpid(), {}) is None
     listener.close()
 
 
@@ -282,11 +282,11 @@ class Actor:
         """How often frames came, over lines and as calls."""
         self.submitted = 0
         """How often they came as a call."""
-        self.hello, self.open_line = Remote(self._hello), Remote(self._open_line)
-        self.submit, self.poll = Remote(self._called), Remote(self._polled)
+        self.hello, self.open_line = Remote(self._request_hello), Remote(self._open_line)
+        self.submit, self.poll = Remote(self._call), Remote(self._polled)
         self.health = Remote(self._well)
 
-    async def _hello(self) -> Hello:
+    async def _request_hello(self) -> Hello:
         return Hello(os.getpid(), "structural")
 
     async def _well(self) -> HostHealth:
@@ -294,7 +294,7 @@ class Actor:
 
     async def _open_line(self) -> None:
         methods: Methods = {"submit": self._heard, "poll": self._mailbox.poll}
-        line = await line_to(self._path, os.getpid(), methods)
+        line = await connect_line(self._path, os.getpid(), methods)
         assert line is not None
         self.lines.append(line)
 
@@ -302,14 +302,14 @@ class Actor:
         self.heard += 1
         self._mailbox.receive(frames)
 
-    async def _called(self, data: bytes) -> None:
+    async def _call(self, data: bytes) -> None:
         self.calls += 1
         self.submitted += 1
-        await self._heard(opened(data))
+        await self._heard(load_value(data))
 
     async def _polled(self, after: int, wait_s: float) -> bytes:
         self.calls += 1
-        return packed(await self._mailbox.poll(after, wait_s))
+        return dump_value(await self._mailbox.poll(after, wait_s))
 
 
 class Unkilled(LineTransport):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, PermissionDenied, SessionTreeError
-from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
 from sessiontree.backends.ray.cluster.node_actor import NodeActor, NodePlan, ProgramFiles
 from sessiontree.backends.ray.commands.remote_node import release
 from sessiontree.backends.ray.engine.program_copy import ProgramCopies
@@ -22,7 +22,7 @@ NOTHING = PackedResources(b"", None)
 
 async def asked(actor: NodeActor, name: str, *given: Any, key: str = KEY) -> Any:
     """Ask the actor as the creating program does."""
-    return opened(await actor.ask(key, name, packed(given))).taken()
+    return load_value(await actor.ask(key, name, dump_value(given))).taken()
 
 
 async def test_actor_answers_its_program_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.backends.ray.commands.remote_node import release
-from sessiontree.backends.ray.engine.program_copy import files_of
+from sessiontree.backends.ray.engine.program_copy import read_files
 from sessiontree.backends.ray.hosts.node_agent import AgentPlan, NodeAgent
 from sessiontree.sandbox import launcher
 from sessiontree.workspace.identity import DirectoryView
@@ -113,4 +113,4 @@ async def test_copy_that_was_cut_short_is_written_again(tmp_path: Path) -> None:
     assert names_in(own) == ["reports"]
     await agent.receive("modules", whole)
     await agent.receive("modules", {"other.py": b"it is there already"})
-    assert files_of(own / "modules") == whole
+    assert read_files(own / "modules") == whole

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from ray.exceptions import RayActorError
 
 from sessiontree.backends.ray.client.local_line import LineListener
-from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
 from sessiontree.backends.ray.hosts.placed_hosts import UNFIT_S, HostOrder, PlacedPools, PlacedTransport
 from sessiontree.backends.ray.hosts.placed_nodes import NodePlace, TreePlaces
 from sessiontree.contracts.settings.placement import NODE_LABEL, Placement, Placements
-from sessiontree.runtime.scheduling.settings import ACTING, BRANCHING, OBSERVING, placed_pools, pool_of
-from sessiontree.runtime.timing.clock import monotonic_ms
+from sessiontree.runtime.scheduling.settings import ACTING, BRANCHING, OBSERVING, assign_pools, placed_pools
+from sessiontree.runtime.timing.clock import read_monotonic_ms
 from sessiontree.runtime.transport.frames import Hello
 from sessiontree.runtime.transport.link import HostLost
 from sessiontree.workspace.identity import DirectoryView, view_of
@@ -38,7 +38,7 @@ def places_on(nodes: set[str]) -> tuple[NodePlace, ...]:
 def pools_for(trees: list[set[str]]) -> PlacedPools:
     """Return the pools while trees are open that fit these nodes."""
     open_trees = tuple(
-        packed(TreePlaces(Path("/workspace", str(number)), {OBSERVING: places_on(nodes)}))
+        dump_value(TreePlaces(Path("/workspace", str(number)), {OBSERVING: places_on(nodes)}))
         for number, nodes in enumerate(trees)
     )
     return PlacedPools({OBSERVING: Placement()}, lambda: open_trees)
@@ -80,10 +80,10 @@ def test_pool_that_is_not_placed_has_no_nodes() -> None:
 def test_branches_have_their_own_pool_only_if_they_are_placed() -> None:
     """Otherwise they share the hosts of Main, which are never placed."""
     from_program = {"worker": {"num_cpus": 1}}
-    assert set(pool_of(None).values()) == {ACTING, OBSERVING}
-    assert ACTING not in placed_pools(Placements.of_given({**from_program, "branch": {}}))
-    assert set(pool_of(Placements.of_given({"branch": {}})).values()) == {ACTING, BRANCHING, OBSERVING}
-    assert placed_pools(Placements.of_given(from_program)) == {OBSERVING: Placement(num_cpus=1)}
+    assert set(assign_pools(None).values()) == {ACTING, OBSERVING}
+    assert ACTING not in placed_pools(Placements.from_given({**from_program, "branch": {}}))
+    assert set(assign_pools(Placements.from_given({"branch": {}})).values()) == {ACTING, BRANCHING, OBSERVING}
+    assert placed_pools(Placements.from_given(from_program)) == {OBSERVING: Placement(num_cpus=1)}
 
 
 class Agent:
@@ -116,19 +116,19 @@ class Host:
         self.times: list[int | None] = []
         self.lines = 0
         self._node = node
-        self.node, self.hello = Remote(self._where), Remote(self._hello)
+        self.node, self.hello = Remote(self._where), Remote(self._request_hello)
         self.submit, self.open_line = Remote(self._submit), Remote(self._open_line)
 
     async def _where(self) -> str:
         return self._node
 
-    async def _hello(self, passed_ms: int | None = None) -> Hello:
+    async def _request_hello(self, passed_ms: int | None = None) -> Hello:
         assert not self.received, "frames come when the host has begun"
         self.times.append(passed_ms)
         return Hello(os.getpid(), "structural", reaper=0 if passed_ms is None else os.getppid())
 
     async def _submit(self, data: bytes) -> None:
-        self.received += opened(data)
+        self.received += load_value(data)
 
     async def _open_line(self) -> None:
         self.lines += 1
@@ -150,7 +150,7 @@ class SettledPools(PlacedPools):
 
 def pools_of_one_tree(places: Sequence[NodePlace], workspace: Path) -> SettledPools:
     """Return the pools while one tree is open."""
-    trees = (packed(TreePlaces(workspace, {OBSERVING: ()})),)
+    trees = (dump_value(TreePlaces(workspace, {OBSERVING: ()})),)
     pools = SettledPools({OBSERVING: Placement()}, lambda: trees)
     pools._opened = {trees[0]: TreePlaces(workspace, {OBSERVING: tuple(places)})}  # these can't be pickled
     return pools
@@ -184,11 +184,11 @@ async def test_host_on_another_node_is_reached_by_calls(tmp_path: Path, lines: L
     transport = transport_to(host, [NodePlace("a", "node a", agent)], tmp_path, lines)
     transport.submit(((1, "early"),))
     await asyncio.sleep(0)
-    before_ms = monotonic_ms()
+    before_ms = read_monotonic_ms()
     await transport.ready()
     (given_ms,) = host.times
     assert given_ms is not None
-    assert before_ms <= given_ms <= monotonic_ms()
+    assert before_ms <= given_ms <= read_monotonic_ms()
     transport.submit(((2, "late"),))
     await asyncio.sleep(0.01)
     assert host.received == [(1, "early"), (2, "late")]

@@ -30,7 +30,7 @@ class SeenNodes(PlacedNodes):
     """Nodes of a cluster that the test makes up."""
 
     def __init__(self) -> None:
-        placements = Placements.of_given({"branch": {}})
+        placements = Placements.from_given({"branch": {}})
         assert placements is not None
         super().__init__(placements, Engine(None, None, False), "best_effort")
 
@@ -48,7 +48,7 @@ class SeenNodes(PlacedNodes):
             return "another directory"
         return await super()._refusal_of(node, workspace, program)
 
-    async def _candidates(self, scratch: Path) -> dict[str, dict[str, Any]]:
+    async def _find_candidates(self, scratch: Path) -> dict[str, dict[str, Any]]:
         return {node: {"Labels": {}, "Resources": {}} for node in self._places}
 
     async def _meet(self, node: str, name: str, scratch: Path) -> None:
@@ -65,7 +65,7 @@ async def test_tree_that_is_opened_twice_keeps_its_nodes(tmp_path: Path) -> None
         nodes = SeenNodes()
         nodes.see("a")
         openings = [await nodes.open("one", tmp_path) for _ in range(2)]
-        nodes.not_opened("one", openings[fails])
+        nodes.on_not_opened("one", openings[fails])
         nodes.see("b")
         nodes.refused = {("b", tmp_path)}
         with pytest.raises(
@@ -81,10 +81,10 @@ async def test_node_whose_agent_has_ended_gets_another_one(tmp_path: Path) -> No
     nodes = SeenNodes()
     nodes._places["a"] = NodePlace("a", "node a", LostAgent(tmp_path)), NodeFacts()
     nodes.spare = [Agent(tmp_path)]
-    assert await nodes._examined("a", tmp_path, tmp_path, None) is None
+    assert await nodes._examine("a", tmp_path, tmp_path, None) is None
     nodes._places["a"] = NodePlace("a", "node a", LostAgent(tmp_path)), NodeFacts()
     nodes.spare = [LostAgent(tmp_path)]
-    reason = await nodes._examined("a", tmp_path, tmp_path, None)
+    reason = await nodes._examine("a", tmp_path, tmp_path, None)
     assert reason is not None
     assert reason.startswith("node a: ")
 

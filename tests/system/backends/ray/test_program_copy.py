@@ -91,7 +91,7 @@ def test_an_installation_is_noticed_by_the_next_copy(
     """A module of the program with the same name is refused from then on."""
     site = tmp_path / "site-packages"
     site.mkdir()
-    monkeypatch.setattr("sessiontree.backends.ray.engine.program_copy.environment", lambda: [str(site)])
+    monkeypatch.setattr("sessiontree.backends.ray.engine.program_copy.find_environment", lambda: [str(site)])
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
     others = {name for name, module in sys.modules.items() if name != own_module.stem}
     monkeypatch.setattr("sessiontree.backends.ray.engine.program_copy._NEVER", frozenset(others))
@@ -119,7 +119,7 @@ def test_those_that_wait_for_a_copy_share_the_next_one(
         assert go_on.wait(30)
         return {own_module.name: CopiedFile(str(own_module), status.st_size, status.st_mtime_ns)}
 
-    monkeypatch.setattr("sessiontree.backends.ray.engine.program_copy.modules_of_the_program", look)
+    monkeypatch.setattr("sessiontree.backends.ray.engine.program_copy.find_program_modules", look)
     with ThreadPoolExecutor(THREADS) as pool:
         first = pool.submit(copies.take)
         assert began.wait(30)

@@ -70,7 +70,7 @@ async def ended(mode: str, end: Callable[[int], None], place: Path) -> tuple[str
         if mode == "wait":
             root = engine_home.process_of(running.pid)
             assert root is not None
-            seen |= engine_home.with_descendants({root}, lambda _: False)
+            seen |= engine_home.add_descendants({root}, lambda _: False)
             assert len(seen) >= 10
         end(running.pid)
         code = await asyncio.wait_for(running.wait(), START_S)

@@ -39,7 +39,7 @@ from pathlib import Path
 import numpy
 from sessiontree import AgentConfig, AgentSpec, AsyncFunctionModel, HTTPSettings, MemorySettings
 from sessiontree import PermissionTier, ProviderModel, Runtime, SessionKind, SessionTree, ToolContext, tool
-from sessiontree.backends.ray.client.key_server import KEYS_SOCKET, key_from, options_from, take_variables
+from sessiontree.backends.ray.client.key_server import KEYS_SOCKET, fetch_key, fetch_options, take_variables
 from sessiontree.sandbox.process_tree import children
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider

@@ -21,7 +21,7 @@ import ray
 from sessiontree import EngineLost, Runtime, ScriptedModel, SessionTree
 from sessiontree.backends.ray.backend import RayBackend, _give_up
 from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
-from sessiontree.backends.ray.engine.engine_servers import RAYLET, watched_servers
+from sessiontree.backends.ray.engine.engine_servers import RAYLET, list_watched_servers
 from sessiontree.backends.ray.hosts.process_start import (
     LOOK_S,
     MAX_STARTS,
@@ -297,7 +297,7 @@ async def test_waiters_are_told_that_a_supervisor_never_came(monkeypatch: pytest
 
 def starting() -> list[int]:
     """Return the processes that the private Ray of this program has begun and does not know yet."""
-    (raylet,) = (server.pid for server in watched_servers() if server.name == RAYLET)
+    (raylet,) = (server.pid for server in list_watched_servers() if server.name == RAYLET)
     found = []
     for pid in children(raylet):
         with contextlib.suppress(OSError):  # it ended just now

@@ -15,7 +15,7 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError
 from sessiontree import SessionClosed, SessionTreeError, TreeNotFound
 from sessiontree.backends.ray.client import supervisor_client as line_room
 from sessiontree.backends.ray.client.local_line import LINES_SOCKET, LineListener, LocalLine
-from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
 from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
@@ -66,7 +66,7 @@ class Supervisor:
         await asyncio.sleep(0)
         if self.on_ask is not None:
             self.on_ask(name)
-        return packed(await self.served(name, opened(data), turn))
+        return dump_value(await self.served(name, load_value(data), turn))
 
     async def served(
         self, name: str, given: tuple[Any, ...], turn: tuple[str, int] | None = None

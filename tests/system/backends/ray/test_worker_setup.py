@@ -13,7 +13,7 @@ import pytest
 import ray
 
 from sessiontree import Runtime, ScriptedModel, SessionTree
-from sessiontree.sandbox import RAY_SITE, py_executable
+from sessiontree.sandbox import RAY_SITE, build_py_executable
 
 pytestmark = pytest.mark.slow
 SETUP = Path(ray.__file__).parent / "_private" / "workers" / "setup_worker.py"
@@ -37,7 +37,7 @@ def start(
     context = {
         "command_prefix": [],
         "env_vars": {},
-        "py_executable": py_executable("trial", place, None),
+        "py_executable": build_py_executable("trial", place, None),
         "override_worker_entrypoint": None,
         "java_jars": [],
         **asked,

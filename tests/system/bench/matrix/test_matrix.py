@@ -11,8 +11,8 @@ import pytest
 from sessiontree import ConfigError
 from sessiontree.bench.matrix import matrix_run
 from sessiontree.bench.matrix.matrix_file import MatrixPlan
-from sessiontree.bench.matrix.matrix_page import matrix_page
-from sessiontree.bench.matrix.matrix_report import MatrixReport, cell_report
+from sessiontree.bench.matrix.matrix_page import render_matrix_page
+from sessiontree.bench.matrix.matrix_report import MatrixReport, build_cell_report
 from sessiontree.bench.matrix.matrix_run import NO_MONEY, PAGE, TABLE, run_matrix
 from sessiontree.bench.results.recorded_run import LEDGER
 
@@ -140,6 +140,6 @@ def test_a_page_without_results_says_what_has_not_begun(tmp_path: Path) -> None:
     broken = found.cells[0].run_dir
     broken.mkdir(parents=True)
     (broken / LEDGER).write_text("no ledger")
-    page = matrix_page(MatrixReport(found, tuple(map(cell_report, found.cells))))
+    page = render_matrix_page(MatrixReport(found, tuple(map(build_cell_report, found.cells))))
     assert page.count("not begun") == 2
     assert "Runs that could not go on" in page

@@ -10,11 +10,11 @@ import pytest
 
 from sessiontree import AgentSpec, App, FunctionModel, PermissionTier, tool
 from sessiontree.bench import Sample, Suite
-from sessiontree.bench.provenance.changes import changes_between
-from sessiontree.bench.provenance.circumstances import git_state
+from sessiontree.bench.provenance.changes import describe_changes
+from sessiontree.bench.provenance.circumstances import read_git_state
 from sessiontree.bench.provenance.code_digests import digest_of_code, digest_of_module, digest_of_template
 from sessiontree.bench.provenance.module_tree import ModuleTree
-from sessiontree.bench.provenance.provenance import provenance_of
+from sessiontree.bench.provenance.provenance import collect_provenance
 from tests.system.bench.suite_fixtures import exact, solve
 
 
@@ -120,7 +120,7 @@ def made_suite(folder: Path, **changes: Any) -> Suite:
 
 def facts_of(suite: Suite, limit_s: float = 5.0) -> dict[str, str]:
     """Return the provenance of a suite."""
-    return provenance_of(suite, suite.samples, suite.model, {"sample_timeout_s": limit_s})  # type: ignore[arg-type]
+    return collect_provenance(suite, suite.samples, suite.model, {"sample_timeout_s": limit_s})  # type: ignore[arg-type]
 
 
 @pytest.mark.covers("SUI14")
@@ -132,7 +132,7 @@ def test_each_part_is_named(tmp_path: Path) -> None:
     before = facts_of(made_suite(tmp_path, env="lock.txt"))
 
     def changed(suite: Suite, limit_s: float = 5.0) -> list[str]:
-        found = changes_between(before, facts_of(suite, limit_s))
+        found = describe_changes(before, facts_of(suite, limit_s))
         return [
             " ".join(each.split()[:2]) for each in found if not each.startswith("environment lock.txt is")
         ]
@@ -149,7 +149,7 @@ def test_each_part_is_named(tmp_path: Path) -> None:
     assert changed(made_suite(tmp_path, scorers=threshold(0.5))) == ["scorer exact", "scorer scorer"]
     assert changed(made_suite(tmp_path, model=FunctionModel(lambda _: "x", name="m"))) == ["model m"]
     (tmp_path / "lock.txt").write_text("x==2\n")
-    assert changes_between(before, facts_of(made_suite(tmp_path, env="lock.txt")))[0].startswith(
+    assert describe_changes(before, facts_of(made_suite(tmp_path, env="lock.txt")))[0].startswith(
         "environment lock.txt was"
     )
     (tmp_path / "template" / "a").write_text("two")
@@ -169,4 +169,4 @@ def test_a_template_counts_by_names_and_contents(tmp_path: Path) -> None:
 
 def test_a_folder_without_git_has_no_commit(tmp_path: Path) -> None:
     """It is not an error."""
-    assert git_state(tmp_path) == {"git_commit": "", "git_dirty": None}
+    assert read_git_state(tmp_path) == {"git_commit": "", "git_dirty": None}

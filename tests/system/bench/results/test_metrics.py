@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from sessiontree import ConfigError
 from sessiontree.bench import RunResults
 from sessiontree.bench.results.metrics import ALL, MISSING, PASS_RATE, MetricRow, RunMetrics
-from sessiontree.bench.statistics.intervals import clustered_error, wilson_interval
+from sessiontree.bench.statistics.intervals import compute_clustered_error, compute_wilson_interval
 from sessiontree.bench.statistics.reducers import pass_at_k, pass_hat_k
 from sessiontree.cli.app import app
 from tests.system.bench.recorded_run_fixtures import GivenSample, make_run, passes
@@ -61,7 +61,9 @@ def test_epochs_become_one_value_a_sample(tmp_path: Path) -> None:
     assert row_of(found, "max").value.value == 0.75
     rate = row_of(found, PASS_RATE)
     assert (rate.interval, rate.samples) == ("bootstrap", 4)
-    assert rate.error == clustered_error([[float(value) for value in each] for each in OUTCOMES.values()])
+    assert rate.error == compute_clustered_error(
+        [[float(value) for value in each] for each in OUTCOMES.values()]
+    )
 
 
 def test_groups_are_values_of_a_field(tmp_path: Path) -> None:
@@ -78,7 +80,7 @@ def test_samples_of_one_cluster_are_not_independent(tmp_path: Path) -> None:
     """Two questions about one document count as one draw."""
     found = row_of(epochs(tmp_path).metrics(cluster="doc"), PASS_RATE)
     together = [[1.0, 0.0, 1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [1.0, 0.0]]
-    assert found.error == pytest.approx(clustered_error(together))
+    assert found.error == pytest.approx(compute_clustered_error(together))
     assert found.value.n == 3
 
 
@@ -89,7 +91,7 @@ def test_single_epochs_have_wilson_s_interval(tmp_path: Path) -> None:
     )
     alone = row_of(run.metrics(), PASS_RATE)
     passed = round((alone.value.value or 0) * alone.samples)
-    assert (alone.interval, alone.value) == ("wilson", wilson_interval(passed, alone.samples))
+    assert (alone.interval, alone.value) == ("wilson", compute_wilson_interval(passed, alone.samples))
     assert row_of(run.metrics(cluster="doc"), PASS_RATE).interval == "bootstrap"
 
 

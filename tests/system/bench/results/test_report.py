@@ -13,10 +13,15 @@ from PIL import Image
 
 from sessiontree import ConfigError
 from sessiontree.bench import RunResults
-from sessiontree.bench.results.plots import plots_of
+from sessiontree.bench.results.plots import draw_plots
 from sessiontree.bench.results.report import MAX_CASES, OVERALL
 from sessiontree.bench.results.report_page import MAX_SHOWN, page_of
-from sessiontree.bench.statistics.intervals import Estimate, clustered_error, clustered_mean, wilson_interval
+from sessiontree.bench.statistics.intervals import (
+    Estimate,
+    compute_clustered_error,
+    compute_clustered_mean,
+    compute_wilson_interval,
+)
 from tests.system.bench.recorded_run_fixtures import (
     HOSTILE,
     GivenSample,
@@ -88,13 +93,15 @@ def test_scores_have_both_intervals(tmp_path: Path) -> None:
     assert (exact.name, exact.samples, exact.scored, exact.passed) == ("exact", 6, 12, 6)
     assert exact.pass_rate == Estimate(0.5, None, None, 12)
     both = [[float(index % 2)] * 2 for index in range(6)]
-    assert exact.clustered_pass_rate == clustered_mean(both)
-    assert exact.error == clustered_error(both)
+    assert exact.clustered_pass_rate == compute_clustered_mean(both)
+    assert exact.error == compute_clustered_error(both)
     alone = [each for each in samples if each.epoch == 1]
     once = RunResults(make_run(tmp_path / "once", alone)).report()
-    assert once.scores[0].pass_rate == wilson_interval(3, 6)
+    assert once.scores[0].pass_rate == compute_wilson_interval(3, 6)
     assert exact.mean == exact.clustered_pass_rate
-    assert near.mean == clustered_mean([[index / 10 + epoch / 100 for epoch in (1, 2)] for index in range(6)])
+    assert near.mean == compute_clustered_mean(
+        [[index / 10 + epoch / 100 for epoch in (1, 2)] for index in range(6)]
+    )
     assert (near.passed, report.overall.passed) == (0, 0)
     head, *rows = report.score_table()
     assert [row[0] for row in rows] == ["exact", "near", OVERALL]
@@ -132,7 +139,7 @@ def test_costs_times_tokens_and_attempts_are_added_up(tmp_path: Path) -> None:
     }
     failed = next(each for each in report.failures if each.kind.startswith("given up"))
     assert failed.cases[0].tree_id == tree_of(3, 1, 2)
-    text = "\n".join(report.summary_lines())
+    text = "\n".join(report.render_summary())
     assert "3 of 5 scored (coverage 60.0%), 1 given up, 1 unfinished" in text
     assert "median 2.0 s" in text
     assert "3 lost, 1 EngineLost" in text
@@ -150,7 +157,7 @@ async def test_lost_attempts_are_paid_for_too(tmp_path: Path) -> None:
     assert report.unscored.input_tokens == 10 * len("hello")
     assert report.attempts.unreadable == 0
     assert report.totals.input_tokens == sum(results.to_arrow("sessions")["input_tokens"].to_pylist())
-    assert "trees that were not scored used $0.05" in "\n".join(report.summary_lines())
+    assert "trees that were not scored used $0.05" in "\n".join(report.render_summary())
 
 
 def test_one_sample_has_no_bootstrap_interval(tmp_path: Path) -> None:
@@ -159,7 +166,7 @@ def test_one_sample_has_no_bootstrap_interval(tmp_path: Path) -> None:
     assert report.scores[0].clustered_pass_rate.low is None
     assert report.scores[0].pass_rate.low == pytest.approx(0.2065, abs=1e-3)
     assert list(report.score_table())[1][8] == "-"
-    assert plots_of(report)
+    assert draw_plots(report)
 
 
 def test_run_without_results_is_refused(tmp_path: Path) -> None:
@@ -177,7 +184,7 @@ def test_run_with_given_up_samples_only_is_reported(tmp_path: Path) -> None:
     report = RunResults(run_dir).report()
     assert report.scores == ()
     assert report.overall.pass_rate.value is None
-    assert plots_of(report) == ()
+    assert draw_plots(report) == ()
     assert "given up: EngineLost: 1" in page_of(report, ())
 
 
@@ -194,7 +201,7 @@ def test_many_failures_are_counted_and_some_are_named(tmp_path: Path) -> None:
 def test_pictures_are_png(tmp_path: Path) -> None:
     """One of the rates, one of time and one of cost, each with a description; costs of zero are not drawn."""
     report = RunResults(make_run(tmp_path / "run", passes(1, 0, 1))).report()
-    plots = plots_of(report)
+    plots = draw_plots(report)
     assert [plot.name for plot in plots] == ["pass_rates", "wall_time", "cost"]
     for plot in plots:
         with Image.open(BytesIO(plot.png)) as image:
@@ -205,7 +212,7 @@ def test_pictures_are_png(tmp_path: Path) -> None:
             assert len(colors) > 10  # not an empty sheet
     assert "exact 66.7%, Wilson 20.8% to 93.9%" in plots[0].description
     free = [GivenSample("a", {"exact": 1.0}, cost_usd=0.0)]
-    names = [plot.name for plot in plots_of(RunResults(make_run(tmp_path / "free", free)).report())]
+    names = [plot.name for plot in draw_plots(RunResults(make_run(tmp_path / "free", free)).report())]
     assert names == ["pass_rates", "wall_time"]
 
 
@@ -215,13 +222,13 @@ def test_names_in_pictures_are_text(tmp_path: Path) -> None:
     report = RunResults(
         make_run(tmp_path / "run", [GivenSample("a", scores), GivenSample("b", scores)])
     ).report()
-    assert len(plots_of(report)) == 3
+    assert len(draw_plots(report)) == 3
 
 
 def test_page_stands_alone(tmp_path: Path) -> None:
     """Pictures are inside, nothing is fetched, nothing runs; captions and descriptions are there."""
     report = RunResults(make_run(tmp_path / "run", passes(1, 0, 1))).report()
-    plots = plots_of(report)
+    plots = draw_plots(report)
     page = parsed(page_of(report, plots))
     sources = [value for _, name, value in page.attributes if name in {"src", "href", "srcset", "action"}]
     assert len(sources) == len(plots)
@@ -254,7 +261,7 @@ def hostile_text_is_text(source: str) -> None:
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     """Ids, names, errors and answers are escaped wherever they are shown."""
     report = hostile_run(tmp_path / "run").report()
-    page = page_of(report, plots_of(report))
+    page = page_of(report, draw_plots(report))
     hostile_text_is_text(page)
     for planted in (html.unescape(page), page.replace(r"\u{202e}", "\u202e")):
         with pytest.raises(AssertionError):

@@ -28,7 +28,7 @@ from sessiontree.bench.results.recorded_run import RecordedRun
 from sessiontree.bench.results.result_tables import ROWS_PER_GROUP, SCHEMAS, record_batches, write_tables
 from sessiontree.bench.results.results import TABLES
 from sessiontree.bench.results.run_facts import RunFacts
-from sessiontree.journal.claim import journal_dirs
+from sessiontree.journal.claim import list_journal_dirs
 from sessiontree.journal.journal import Journal
 from tests.system.bench.recorded_run_fixtures import (
     HOSTILE,
@@ -109,7 +109,7 @@ def written(results: RunResults, table: str) -> pa.Table:
 def journaled_usage(run_dir: Path) -> dict[str, Usage]:
     """Return what each tree used according to the facts of all journals, read without what is tested."""
     used: dict[str, Usage] = defaultdict(Usage)
-    for place in journal_dirs(run_dir / "state"):
+    for place in list_journal_dirs(run_dir / "state"):
         with Journal.open(place, read_only=True) as journal:
             for row in journal.trees():
                 for record in journal.read(row.tree_id):
@@ -193,7 +193,7 @@ def test_events_are_the_facts_of_all_attempts(sums: RunResults) -> None:
     """One row per fact, in order, with its text; also those of the lost attempt."""
     rows = sums.to_arrow("events").to_pylist()
     facts = {}
-    for place in journal_dirs(sums.run_dir / "state"):
+    for place in list_journal_dirs(sums.run_dir / "state"):
         with Journal.open(place, read_only=True) as journal:
             facts.update({tree.tree_id: journal.read(tree.tree_id) for tree in journal.trees()})
     found = defaultdict(list)
@@ -218,7 +218,7 @@ async def test_events_come_from_the_journals_of_all_shards(tmp_path: Path) -> No
             async with SessionTree(workspace, model=model, runtime=runtime) as tree:
                 await tree.main.send("hello")
                 trees.append(tree.tree_id)
-    assert len(journal_dirs(state)) == 2
+    assert len(list_journal_dirs(state)) == 2
     with StoredFacts(state) as facts:
         for tree_id in trees:
             assert [each.seq for each in facts.read(tree_id)][:3] == [1, 2, 3]
@@ -234,7 +234,7 @@ async def test_events_of_another_node_are_fetched_when_an_attempt_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scored or not, they are there without the other node's disk; a damaged file is named."""
-    monkeypatch.setattr(Sharing, "journal_of", lambda sharing, tree_id: None)
+    monkeypatch.setattr(Sharing, "find_journal", lambda sharing, tree_id: None)
     results = await run_sums(tmp_path / "run")
     tree_ids = {str(each) for (each,) in RecordedRun(results.run_dir).rows("SELECT tree_id FROM attempts")}
     with StoredFacts(results.run_dir / "state") as stored:

@@ -17,7 +17,7 @@ import ray
 from ray.cluster_utils import Cluster
 from typer.testing import CliRunner
 
-from sessiontree.backends.ray.engine.engine_servers import loopback_only
+from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback
 from sessiontree.bench.results.results import RunResults
 from sessiontree.cli.app import app
 
@@ -50,7 +50,7 @@ def main() -> None:
     """Start the cluster, run the command, and look at what came of it."""
     base, make = Path(sys.argv[1]), Cluster
     (base / "nodes.py").write_text(SUITE)
-    with loopback_only():
+    with bind_to_loopback():
         os.environ[VARIABLE] = "sk-node-0"
         head = {**LOOPBACK, "include_dashboard": False, "temp_dir": sys.argv[2]}
         cluster: Any = make(initialize_head=True, head_node_args=head)

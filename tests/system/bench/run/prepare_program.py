@@ -14,8 +14,8 @@ from typing import Any
 
 from ray.cluster_utils import Cluster
 
-from sessiontree.api.runtime.runtime import late
-from sessiontree.backends.ray.engine.engine_servers import loopback_only
+from sessiontree.api.runtime.runtime import load_late
+from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback
 from sessiontree.bench.suite.environment import prepare_here
 
 LOOPBACK = {"node_ip_address": "127.0.0.1", "num_cpus": 1}
@@ -63,7 +63,7 @@ def inside(python: Path, *given: str) -> Any:
 
 async def play(address: str, wheel: Path) -> dict[str, Any]:
     """Prepare a good file and one that names nothing; return what the nodes say."""
-    call = late("call_on_nodes")
+    call = load_late("call_on_nodes")
     good = await call(address, prepare_here, "needs.txt", f"{wheel}\n")
     bad = await call(address, prepare_here, "needs.txt", "/no/such-1.0-py3-none-any.whl\n")
     return {"good": list(good.values()), "bad": list(bad.values())}
@@ -72,7 +72,7 @@ async def play(address: str, wheel: Path) -> dict[str, Any]:
 def main() -> None:
     """Start the cluster, play, and end it."""
     make: Any = Cluster  # Ray leaves its methods untyped
-    with loopback_only():
+    with bind_to_loopback():
         head = {**LOOPBACK, "include_dashboard": False, "temp_dir": sys.argv[2]}
         cluster = make(initialize_head=True, head_node_args=head)
         try:

@@ -17,7 +17,7 @@ from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.mend_commands import pause, resume, set_settings
 from sessiontree.bench.results.comparison import compare_runs
 from sessiontree.bench.results.recorded_run import RecordedRun
-from sessiontree.bench.results.run_history import worked_ms
+from sessiontree.bench.results.run_history import sum_worked_ms
 from sessiontree.bench.run import runner
 from sessiontree.bench.run.place.error_limit import ErrorLimit
 from tests.system.bench.suite_fixtures import Heard, rows, samples, suite
@@ -179,7 +179,7 @@ async def test_other_code_is_refused_by_name_or_marked(tmp_path: Path) -> None:
     assert (report.origin.tags, report.origin.metadata) == (("x",), {"a": 1})
     assert any(
         "scores were made by different code: 2 by code 1, 1 by code 2" in line
-        for line in report.summary_lines()
+        for line in report.render_summary()
     )
     other = [Sample("s0", "say 0", "another"), *samples(3)[1:]]
     await suite(samples=other).run(second, sample_timeout_s=9.0, **local)
@@ -215,4 +215,4 @@ async def test_time_between_commands_does_not_count(tmp_path: Path) -> None:
             spans,
         )
         ledger.commit()
-    assert worked_ms(RecordedRun(tmp_path / "run")) == 800 + 100 + 7
+    assert sum_worked_ms(RecordedRun(tmp_path / "run")) == 800 + 100 + 7

@@ -17,7 +17,7 @@ from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.run.place.progress import RunPace
 from sessiontree.bench.run.place.run_place import RunOptions, RunPlace
 from sessiontree.bench.run.process_names import own_name
-from sessiontree.bench.suite.samples import samples_of
+from sessiontree.bench.suite.samples import load_samples
 from tests.system.bench.suite_fixtures import Heard, ended, rows, solve, suite
 
 LOCAL = RunOptions(backend="local")
@@ -47,7 +47,7 @@ class Failing(Heard):
 @asynccontextmanager
 async def entered(worked: Suite, run_dir: Path, owner: str) -> AsyncIterator[Ledger]:
     """Enter a run as another program would."""
-    samples = samples_of(worked)
+    samples = load_samples(worked)
     place = RunPlace.of(run_dir, worked, samples, LOCAL)
     place.make()
     async with Ledger(run_dir / "ledger.sqlite", owner, beat_s=1e6) as ledger:

@@ -11,7 +11,7 @@ from sessiontree import ConfigError, MemorySettings
 from sessiontree.bench.results.run_facts import RunFacts
 from sessiontree.bench.run.place.run_place import RunOptions, RunPlace
 from sessiontree.bench.run.runtime_file import read_runtime
-from sessiontree.journal.claim import journal_dirs
+from sessiontree.journal.claim import list_journal_dirs
 from tests.system.bench.suite_fixtures import rows, samples, suite
 
 FILE = """
@@ -70,7 +70,12 @@ def test_a_wrong_placement_is_refused() -> None:
 def test_a_command_counts_more_than_the_file(given: dict[str, Any], backend: str, shards: int) -> None:
     """Backend, address and shards are options of both."""
     options = RunOptions.of({"runtime": {"backend": "local", "shards": 2, "slots": 1}, **given})
-    assert options.runtime_options() == {"backend": backend, "shards": shards, "slots": 1, "address": None}
+    assert options.build_runtime_options() == {
+        "backend": backend,
+        "shards": shards,
+        "slots": 1,
+        "address": None,
+    }
 
 
 @pytest.mark.parametrize("name", ["tree_id", "state_dir"])
@@ -85,7 +90,7 @@ def test_journals_are_where_the_command_says(tmp_path: Path) -> None:
     place, away = tmp_path / "run", tmp_path / "disk" / "state"
     found = suite().run_sync(place, backend="local", state_dir=away)
     assert (place / "state").readlink() == away
-    assert journal_dirs(away) == (away,)
+    assert list_journal_dirs(away) == (away,)
     with RunFacts(place) as facts:
         for (tree_id,) in rows(place, "SELECT tree_id FROM attempts"):
             assert list(facts.read(tree_id))

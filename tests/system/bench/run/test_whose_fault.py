@@ -152,7 +152,7 @@ async def test_a_command_that_could_not_be_confined_is_not_the_samples(
     def refuse() -> str:
         raise ConfinementUnavailable("bwrap is missing", "install it")
 
-    monkeypatch.setattr("sessiontree.sandbox.commands.command_shell.bubblewrap", refuse)
+    monkeypatch.setattr("sessiontree.sandbox.commands.command_shell.find_bubblewrap", refuse)
     monkeypatch.setattr(preflight, "needs_commands", lambda _: False)
 
     def reply(request: ModelRequest) -> Any:
@@ -181,7 +181,7 @@ async def test_undecided_is_neither_0_nor_left_out(tmp_path: Path) -> None:
     assert (counts.scored, counts.undecided, counts.total, counts.coverage) == (3, 1, 4, 0.75)
     assert report.overall.pass_rate.value == 1.0
     assert report.to_json()["coverage"] == 0.75
-    assert "coverage 75.0%" in report.summary_lines()[0]
+    assert "coverage 75.0%" in report.render_summary()[0]
     assert [group.kind for group in report.failures] == ["undecided: KeyError"]
     table = results.to_arrow("samples").to_pylist()
     assert next((row["status"], row["passed"]) for row in table) == ("error", None)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from sessiontree.bench.statistics.intervals import (
     RESAMPLES,
     Estimate,
-    clustered_error,
-    clustered_mean,
-    quantile,
-    resamples_for,
-    wilson_interval,
+    choose_resamples,
+    compute_clustered_error,
+    compute_clustered_mean,
+    compute_quantile,
+    compute_wilson_interval,
 )
 from sessiontree.bench.statistics.paired_tests import compare_paired
 
@@ -61,12 +61,12 @@ def wilson_solves_the_score_test(
 @given(trials.filter(lambda case: case[1] > 0), confidences)
 def test_wilson_solves_the_score_test(case: tuple[int, int], confidence: float) -> None:
     """For any number of passes and trials."""
-    wilson_solves_the_score_test(wilson_interval, *case, confidence)
+    wilson_solves_the_score_test(compute_wilson_interval, *case, confidence)
 
 
 def test_wilson_without_trials_excludes_nothing() -> None:
     """The rate is unknown, and the interval is everything."""
-    assert wilson_interval(0, 0) == Estimate(None, 0.0, 1.0, 0)
+    assert compute_wilson_interval(0, 0) == Estimate(None, 0.0, 1.0, 0)
 
 
 def wilson_is_an_interval(
@@ -86,12 +86,12 @@ def wilson_is_an_interval(
 @given(trials.filter(lambda case: case[1] > 0), confidences)
 def test_wilson_is_an_interval(case: tuple[int, int], confidence: float) -> None:
     """Also where nothing or everything passed."""
-    wilson_is_an_interval(wilson_interval, *case, confidence)
+    wilson_is_an_interval(compute_wilson_interval, *case, confidence)
 
 
 def one_sided(passed: int, total: int, *, confidence: float) -> Estimate:
     """A planted mistake: all of the probability that is left over is on one side."""
-    return wilson_interval(passed, total, confidence=2 * confidence - 1)
+    return compute_wilson_interval(passed, total, confidence=2 * confidence - 1)
 
 
 def normal(passed: int, total: int, *, confidence: float) -> Estimate:
@@ -104,7 +104,7 @@ def normal(passed: int, total: int, *, confidence: float) -> Estimate:
 @pytest.mark.parametrize("planted", [one_sided, normal])
 def test_planted_interval_is_found(planted: Callable[..., Estimate]) -> None:
     """The usual mistakes do not solve the score test; the second is not even an interval of a rate."""
-    wilson_solves_the_score_test(wilson_interval, 1, 10, 0.95)
+    wilson_solves_the_score_test(compute_wilson_interval, 1, 10, 0.95)
     with pytest.raises(AssertionError):
         wilson_solves_the_score_test(planted, 1, 10, 0.95)
     if planted is normal:
@@ -118,7 +118,7 @@ def test_planted_interval_is_found(planted: Callable[..., Estimate]) -> None:
 def test_impossible_trials_are_refused(passed: int, total: int, confidence: float) -> None:
     """More passes than trials, and confidences that are no probability."""
     with pytest.raises(ValueError, match=r"trials|confidence"):
-        wilson_interval(passed, total, confidence=confidence)
+        compute_wilson_interval(passed, total, confidence=confidence)
 
 
 @given(clusters, st.integers(0, 2**32))
@@ -126,7 +126,7 @@ def test_mean_is_in_its_interval_and_within_the_values(found: list[list[float]],
     """Without values nothing is known, with one cluster no interval; else it is among the values."""
     flat = [value for cluster in found for value in cluster]
     filled = sum(map(bool, found))
-    estimate = clustered_mean(found, resamples=FEW, seed=seed)
+    estimate = compute_clustered_mean(found, resamples=FEW, seed=seed)
     assert estimate.n == filled
     if not flat:
         assert estimate == Estimate(None, None, None, 0)
@@ -147,24 +147,26 @@ def test_mean_is_in_its_interval_and_within_the_values(found: list[list[float]],
 @given(clusters, st.integers(0, 2**32))
 def test_the_same_seed_gives_the_same_interval(found: list[list[float]], seed: int) -> None:
     """A report that is made again shows the same numbers."""
-    assert clustered_mean(found, resamples=FEW, seed=seed) == clustered_mean(found, resamples=FEW, seed=seed)
+    assert compute_clustered_mean(found, resamples=FEW, seed=seed) == compute_clustered_mean(
+        found, resamples=FEW, seed=seed
+    )
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_values_that_are_no_numbers_are_refused(bad: float) -> None:
     """Silently dropping them would move the mean; so would a sum that overflows."""
     with pytest.raises(ValueError, match="finite"):
-        clustered_mean([[1.0], [bad]])
+        compute_clustered_mean([[1.0], [bad]])
     with pytest.raises(ValueError, match="finite"):
         compare_paired({"a": [1.0]}, {"a": [bad]})
     with pytest.raises(ValueError, match="finite"):
-        clustered_mean([[1e308], [1e308]])
+        compute_clustered_mean([[1e308], [1e308]])
 
 
 def test_sums_of_resamples_and_of_samples_that_overflow_are_refused() -> None:
     """Also where the sum of all values is finite, and where one sample's values overflow."""
     with pytest.raises(ValueError, match="finite"):
-        clustered_mean([[1.7e308], [-1.7e308], [1.0]], resamples=FEW)
+        compute_clustered_mean([[1.7e308], [-1.7e308], [1.0]], resamples=FEW)
     large = {"a": [1e308, 1e308, 1e308]}
     with pytest.raises(ValueError, match="finite"):
         compare_paired(large, {"a": [1.0]})
@@ -175,7 +177,7 @@ def test_sums_of_resamples_and_of_samples_that_overflow_are_refused() -> None:
 def test_no_resamples_are_refused() -> None:
     """There would be no interval."""
     with pytest.raises(ValueError, match="resamples"):
-        clustered_mean([[1.0], [0.0]], resamples=0)
+        compute_clustered_mean([[1.0], [0.0]], resamples=0)
 
 
 def test_kinds_of_clusters_are_drawn_as_clusters_are() -> None:
@@ -183,9 +185,9 @@ def test_kinds_of_clusters_are_drawn_as_clusters_are() -> None:
     random = np.random.default_rng(5)
     plain = [[float(value)] for value in random.integers(0, 2, 300)]
     nudged = [[value + 1e-9 * index] for index, (value,) in enumerate(plain)]
-    by_kind, one_by_one = clustered_mean(plain), clustered_mean(nudged)
+    by_kind, one_by_one = compute_clustered_mean(plain), compute_clustered_mean(nudged)
     assert ends(by_kind) == pytest.approx(ends(one_by_one), abs=0.005)
-    wilson = wilson_interval(sum(value > 0 for (value,) in plain), 300)
+    wilson = compute_wilson_interval(sum(value > 0 for (value,) in plain), 300)
     assert ends(by_kind) == pytest.approx(ends(wilson), abs=0.01)
 
 
@@ -196,7 +198,7 @@ def test_epochs_that_agree_do_not_narrow_the_interval() -> None:
     five = [cluster * 5 for cluster in once]
     flat = [[value] for cluster in five for value in cluster]
     width_once, width_five, width_flat = (
-        high - low for low, high in map(ends, map(clustered_mean, (once, five, flat)))
+        high - low for low, high in map(ends, map(compute_clustered_mean, (once, five, flat)))
     )
     assert width_five == pytest.approx(width_once, rel=0.1)
     assert width_flat < 0.6 * width_five
@@ -217,7 +219,7 @@ def coverage(interval: Callable[[Sequence[Sequence[float]], int], Estimate], clu
 @pytest.mark.slow
 def test_bootstrap_covers_as_often_as_it_says() -> None:
     """95 % intervals hold the truth in 92 to 98 % of 400 runs with 3 epochs that resemble each other."""
-    share = coverage(lambda drawn, seed: clustered_mean(drawn, resamples=1_000, seed=seed), 100)
+    share = coverage(lambda drawn, seed: compute_clustered_mean(drawn, resamples=1_000, seed=seed), 100)
     assert 0.92 <= share <= 0.98
 
 
@@ -226,7 +228,7 @@ def test_bootstrap_that_ignores_clusters_covers_less() -> None:
     """The simulation tells the two apart: drawing single values is too sure of itself."""
 
     def flat(drawn: Sequence[Sequence[float]], seed: int) -> Estimate:
-        return clustered_mean([[each] for row in drawn for each in row], resamples=1_000, seed=seed)
+        return compute_clustered_mean([[each] for row in drawn for each in row], resamples=1_000, seed=seed)
 
     assert coverage(flat, 100) < 0.92
 
@@ -234,7 +236,9 @@ def test_bootstrap_that_ignores_clusters_covers_less() -> None:
 def test_wilson_covers_as_often_as_it_says() -> None:
     """95 % intervals hold the truth in 92 to 98 % of 2,000 runs."""
     passed = np.random.default_rng(12).binomial(120, 0.3, 2_000)
-    hits = sum(low <= 0.3 <= high for low, high in (ends(wilson_interval(int(each), 120)) for each in passed))
+    hits = sum(
+        low <= 0.3 <= high for low, high in (ends(compute_wilson_interval(int(each), 120)) for each in passed)
+    )
     assert 0.92 <= hits / 2_000 <= 0.98
 
 
@@ -244,7 +248,7 @@ def test_ten_thousand_resamples_of_ten_thousand_clusters_are_small() -> None:
     single = np.random.default_rng(8).random(10_000).reshape(-1, 1).tolist()
     tracemalloc.start()
     try:
-        found = clustered_mean(single, resamples=RESAMPLES)
+        found = compute_clustered_mean(single, resamples=RESAMPLES)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -254,7 +258,7 @@ def test_ten_thousand_resamples_of_ten_thousand_clusters_are_small() -> None:
 
 def test_reports_take_fewer_resamples_of_many_clusters() -> None:
     """All of them for small runs, a thousandth of the draws for huge ones, and never few."""
-    assert [resamples_for(each) for each in (0, 40, 5_000, 10_000, 10**6)] == [
+    assert [choose_resamples(each) for each in (0, 40, 5_000, 10_000, 10**6)] == [
         RESAMPLES,
         RESAMPLES,
         RESAMPLES,
@@ -265,36 +269,36 @@ def test_reports_take_fewer_resamples_of_many_clusters() -> None:
 
 def test_quantile_of_nothing_is_unknown() -> None:
     """And that of values is interpolated."""
-    assert quantile([], 0.5) is None
-    assert quantile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
+    assert compute_quantile([], 0.5) is None
+    assert compute_quantile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
 
 
 @given(st.integers(2, 400), st.sampled_from([0.0, 1.0]), confidences)
 def test_clusters_that_agree_are_no_certainty(count: int, value: float, confidence: float) -> None:
     """Outcomes without variance have Wilson's interval; other values have none."""
     same = [[value] * (1 + index % 3) for index in range(count)]
-    found = clustered_mean(same, confidence=confidence, bounds=(0.0, 1.0))
-    wilson = wilson_interval(int(value) * count, count, confidence=confidence)
+    found = compute_clustered_mean(same, confidence=confidence, bounds=(0.0, 1.0))
+    wilson = compute_wilson_interval(int(value) * count, count, confidence=confidence)
     assert ends(found) == pytest.approx(ends(wilson), abs=1e-12)
-    assert clustered_mean(same, confidence=confidence) == Estimate(value, None, None, count)
+    assert compute_clustered_mean(same, confidence=confidence) == Estimate(value, None, None, count)
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=30))
 def test_error_of_single_values_is_the_usual_one(found: list[float]) -> None:
     """One value in each cluster: the standard deviation over the root of the number."""
     usual = statistics.stdev(found) / math.sqrt(len(found))
-    assert clustered_error([[each] for each in found]) == pytest.approx(usual, rel=1e-9, abs=1e-9)
+    assert compute_clustered_error([[each] for each in found]) == pytest.approx(usual, rel=1e-9, abs=1e-9)
 
 
 @given(clusters)
 def test_error_grows_with_epochs_that_agree(found: list[list[float]]) -> None:
     """Each value twice in its cluster says no more; a cluster without values does not count."""
-    error = clustered_error(found)
-    assert clustered_error([*found, []]) == error
+    error = compute_clustered_error(found)
+    assert compute_clustered_error([*found, []]) == error
     if error is None:
         assert sum(map(bool, found)) < 2
         return
-    twice = clustered_error([[*each, *each] for each in found])
+    twice = compute_clustered_error([[*each, *each] for each in found])
     assert twice == pytest.approx(error, rel=1e-9, abs=1e-6)
 
 
@@ -307,15 +311,17 @@ VALUES = [[0.1 * index, 0.3 * index % 1] for index in range(9)]
 )
 def test_error_is_that_of_other_sources(given_clusters: list[list[float]], error: float) -> None:
     """Statsmodels 0.15.0: OLS on a constant, ``cov_type="cluster"`` with its correction."""
-    assert clustered_error(given_clusters) == pytest.approx(error, rel=1e-9)
+    assert compute_clustered_error(given_clusters) == pytest.approx(error, rel=1e-9)
 
 
 def test_wilson_is_that_of_other_sources() -> None:
     """Statsmodels 0.15.0: ``proportion_confint(7, 20, method="wilson")``."""
-    assert ends(wilson_interval(7, 20)) == pytest.approx((0.18119182410108203, 0.5671457233147638), rel=1e-9)
+    assert ends(compute_wilson_interval(7, 20)) == pytest.approx(
+        (0.18119182410108203, 0.5671457233147638), rel=1e-9
+    )
 
 
 def test_error_that_overflows_is_refused() -> None:
     """Values whose squares are no numbers."""
     with pytest.raises(ValueError, match="finite"):
-        clustered_error([[1e308], [-1e308]])
+        compute_clustered_error([[1e308], [-1e308]])

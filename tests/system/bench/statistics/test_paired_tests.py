@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.bench.statistics.intervals import Estimate, wilson_interval
+from sessiontree.bench.statistics.intervals import Estimate, compute_wilson_interval
 from sessiontree.bench.statistics.paired_tests import (
+    adjust_by_holm,
     compare_paired,
-    holm_adjusted,
+    run_wilcoxon_test,
     sign_test,
-    wilcoxon_test,
 )
 
 FEW = 200
@@ -109,14 +109,16 @@ def counted(found: Sequence[float]) -> float:
 @given(differences)
 def test_wilcoxon_counts_all_signs(found: list[float]) -> None:
     """Up to fifty differences the p value is exact, with equal amounts and zeros."""
-    assert wilcoxon_test(found) == pytest.approx(counted(found), rel=1e-9)
-    assert wilcoxon_test([-each for each in found]) == wilcoxon_test(found)
+    assert run_wilcoxon_test(found) == pytest.approx(counted(found), rel=1e-9)
+    assert run_wilcoxon_test([-each for each in found]) == run_wilcoxon_test(found)
 
 
 @given(st.integers(0, 25), st.integers(0, 25))
 def test_wilcoxon_of_equal_amounts_is_the_sign_test(wins: int, losses: int) -> None:
     """Ranks that are all the same say nothing beyond the signs."""
-    assert wilcoxon_test([0.5] * wins + [-0.5] * losses) == pytest.approx(sign_test(wins, losses), rel=1e-9)
+    assert run_wilcoxon_test([0.5] * wins + [-0.5] * losses) == pytest.approx(
+        sign_test(wins, losses), rel=1e-9
+    )
 
 
 TWENTY = [
@@ -154,21 +156,21 @@ SIXTY = [float(index * 7919 % 23 - 9) for index in range(60)]
 )
 def test_wilcoxon_is_that_of_other_sources(found: list[float], p_value: float) -> None:
     """Scipy 1.17.1: ``wilcoxon(…, zero_method="wilcox", correction=False)``, exact and asymptotic."""
-    assert wilcoxon_test(found) == pytest.approx(p_value, rel=1e-9)
+    assert run_wilcoxon_test(found) == pytest.approx(p_value, rel=1e-9)
 
 
 def test_holm_is_that_of_other_sources() -> None:
     """Statsmodels 0.15.0: ``multipletests(…, method="holm")``; the order given stays."""
-    assert holm_adjusted([0.01, 0.04, 0.03, 0.005, 0.6]) == pytest.approx(
+    assert adjust_by_holm([0.01, 0.04, 0.03, 0.005, 0.6]) == pytest.approx(
         [0.04, 0.09, 0.09, 0.025, 0.6], rel=1e-9
     )
-    assert holm_adjusted([]) == []
+    assert adjust_by_holm([]) == []
 
 
 @given(st.lists(st.floats(0, 1), max_size=8))
 def test_adjusted_values_are_no_smaller_and_keep_their_order(p_values: list[float]) -> None:
     """And none is above 1."""
-    adjusted = holm_adjusted(p_values)
+    adjusted = adjust_by_holm(p_values)
     assert all(before <= after <= 1 for before, after in zip(p_values, adjusted, strict=True))
     order = sorted(range(len(p_values)), key=lambda place: p_values[place])
     assert [adjusted[place] for place in order] == sorted(adjusted)
@@ -178,7 +180,7 @@ def test_ties_are_no_certainty() -> None:
     """Ten samples that agree allow the difference of Wilson's interval of 0 of 10; values have none."""
     first = {f"s{index}": [1.0] for index in range(10)}
     found = compare_paired(first, first)
-    most = wilson_interval(0, 10).high or 0.0
+    most = compute_wilson_interval(0, 10).high or 0.0
     assert (found.difference.value, found.ties, found.p_value) == (0.0, 10, 1.0)
     assert ends(found.difference) == pytest.approx((-most, most))
     values = {sample: [0.3] for sample in first}
@@ -213,4 +215,4 @@ def test_the_test_suits_the_values() -> None:
     assert epochs.test == "wilcoxon"
     assert compare_paired({"a": [0.4]}, {"a": [0.5]}).test == "wilcoxon"
     with pytest.raises(ValueError, match="finite"):
-        wilcoxon_test([math.nan])
+        run_wilcoxon_test([math.nan])

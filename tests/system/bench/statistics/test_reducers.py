@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import ConfigError
-from sessiontree.bench.statistics.reducers import NAMES, pass_at_k, pass_hat_k, reducer_of
+from sessiontree.bench.statistics.reducers import NAMES, find_reducer, pass_at_k, pass_hat_k
 
 Drawn = Callable[[int, int, int], float | None]
 counts = st.integers(1, 9).flatmap(lambda total: st.tuples(st.integers(0, total), st.just(total)))
@@ -80,7 +80,7 @@ def test_a_reduced_value_ignores_the_order_and_stays_within_the_values(
     name: str, values: list[float], random: object
 ) -> None:
     """Epochs are exchangeable; too few of them give nothing."""
-    reducer = reducer_of(name)
+    reducer = find_reducer(name)
     found = reducer.reduce(values)
     shuffled = list(values)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -97,16 +97,16 @@ def test_reducers_by_name() -> None:
     """Each says what it is; an unknown one is refused with the names that there are."""
     values = [1.0, 0.0, 0.5, 0.5, 1.0]
     expected = {"mean": 0.6, "median": 0.5, "mode": 0.5, "max": 1.0}
-    found = {name: reducer_of(name).reduce(values) for name in expected}
+    found = {name: find_reducer(name).reduce(values) for name in expected}
     assert found == pytest.approx(expected)
-    assert reducer_of("at_least_2").reduce(values) == 1.0
-    assert reducer_of("at_least_3").reduce(values) == 0.0
-    assert reducer_of("pass_at_2").reduce(values) == pytest.approx(1 - math.comb(3, 2) / math.comb(5, 2))
-    assert reducer_of("pass_hat_2").reduce(values) == pytest.approx(0.1)
-    assert [reducer_of(name).label for name in ("pass_at_5", "pass_hat_05")] == ["pass@5", "pass^5"]
+    assert find_reducer("at_least_2").reduce(values) == 1.0
+    assert find_reducer("at_least_3").reduce(values) == 0.0
+    assert find_reducer("pass_at_2").reduce(values) == pytest.approx(1 - math.comb(3, 2) / math.comb(5, 2))
+    assert find_reducer("pass_hat_2").reduce(values) == pytest.approx(0.1)
+    assert [find_reducer(name).label for name in ("pass_at_5", "pass_hat_05")] == ["pass@5", "pass^5"]
     for wrong in ("", "average", "pass_at_0", "pass_at_x", "pass_at", "pass_at_-1", "at_least_99999999"):
         with pytest.raises(ConfigError, match=NAMES[0]):
-            reducer_of(wrong)
+            find_reducer(wrong)
 
 
 @pytest.mark.parametrize("case", [(-1, 3, 1), (4, 3, 1), (1, 3, 0)])

@@ -21,10 +21,10 @@ from sessiontree import ConfigError
 from sessiontree.bench.suite import environment as bench_environment
 from sessiontree.bench.suite.environment import (
     SuiteEnvironment,
-    environment_of,
-    pip_options,
+    choose_pip_options,
+    list_shipped_locks,
+    locate_environment,
     prepare_here,
-    shipped_locks,
 )
 
 
@@ -94,7 +94,7 @@ def test_lock_is_installed_once_and_its_packages_come_first(built: SuiteEnvironm
     code = "import harness, idna, pydantic, sessiontree; print(harness.version, idna.version)"
     assert asked(built, code) == "1 of the harness"
     inside = (
-        "from pathlib import Path; from sessiontree.bench.suite.environment import environment_of as of; "
+        "from pathlib import Path; from sessiontree.bench.suite.environment import locate_environment as of; "
         f"found = of(Path({str(built.lock)!r})); print(found.base)"
     )
     assert asked(built, inside) == sys.prefix
@@ -172,7 +172,7 @@ def test_each_text_of_a_lock_has_a_place_and_old_ones_are_removed(
     once = builds.steps.copy()
     assert (once[0], once[-1]) == ("venv", "pip")
     first = environment.place
-    with bench_environment._alone(first, None):
+    with bench_environment._hold_lock(first, None):
         pin(environment.lock, wheels, "2")
         assert not environment.is_ready
         environment.prepare()
@@ -282,7 +282,7 @@ def test_a_killed_build_does_not_disturb_the_next_one(tmp_path: Path, wheels: Pa
 def test_unreadable_lock_is_an_error_that_names_it(tmp_path: Path) -> None:
     """Before anything is built."""
     with pytest.raises(ConfigError, match=r"the suite's env .*missing\.txt: it can't be read: No such file"):
-        environment_of(tmp_path / "missing.txt")
+        locate_environment(tmp_path / "missing.txt")
 
 
 def test_lock_in_another_encoding_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -290,13 +290,13 @@ def test_lock_in_another_encoding_is_an_error_that_names_it(tmp_path: Path) -> N
     lock = tmp_path / "latin.txt"
     lock.write_bytes("# für alle\n".encode("latin-1"))
     with pytest.raises(ConfigError, match=r"the suite's env .*latin\.txt: it is not text in UTF-8"):
-        pip_options(lock)
+        choose_pip_options(lock)
     with pytest.raises(ConfigError, match=r"the suite's env .*NUL"):
-        environment_of(tmp_path / "a\0b")
+        locate_environment(tmp_path / "a\0b")
 
 
 def test_shipped_locks_have_an_environment_of_their_own() -> None:
     """Beneath the environment that runs this."""
-    found = {environment_of(lock).place for lock in shipped_locks()}
-    assert len(found) == len(shipped_locks()) >= 2
+    found = {locate_environment(lock).place for lock in list_shipped_locks()}
+    assert len(found) == len(list_shipped_locks()) >= 2
     assert all(place.parent == Path(sys.prefix) / "suites" for place in found)

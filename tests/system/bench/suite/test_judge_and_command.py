@@ -47,7 +47,7 @@ async def test_a_judge_gives_the_grade_and_its_cost_is_apart(tmp_path: Path) -> 
     assert report.totals.cost_usd == pytest.approx(0.02)
     assert (report.judging.asked, report.judging.input_tokens) == (2, 200)
     assert report.judging.cost_usd == pytest.approx(0.2)
-    assert any(line.startswith("judging: $0.2000 for 2 scores") for line in report.summary_lines())
+    assert any(line.startswith("judging: $0.2000 for 2 scores") for line in report.render_summary())
     ((spent,),) = rows(tmp_path / "run", "SELECT value FROM run WHERE key = 'spent_usd'")
     assert float(spent) == pytest.approx(0.22)
     assert "<answer>\nsay 0\n</answer>" in asked[0]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sessiontree import ConfigError
 from sessiontree.bench import Score
-from sessiontree.bench.suite.plain_values import json_text, plain_text, shown_text
+from sessiontree.bench.suite.plain_values import format_value, to_json_text, to_plain_text
 
 ANY_TEXT = st.text(st.characters())
 ANY = st.recursive(
@@ -24,8 +24,8 @@ ANY = st.recursive(
 @given(ANY)
 def test_every_value_has_a_text_that_a_file_can_hold(value: object) -> None:
     """As a message shows it, and as it is."""
-    plain_text(value).encode()
-    shown_text(value).encode()
+    to_plain_text(value).encode()
+    format_value(value).encode()
 
 
 @given(ANY, ANY, ANY, ANY, ANY)
@@ -39,9 +39,9 @@ def test_a_score_is_plain_or_refused(
         return
     assert type(made.value) is float
     assert made.passed is None or type(made.passed) is bool
-    for text in (made.answer, made.explanation, json_text(made.metadata)):
+    for text in (made.answer, made.explanation, to_json_text(made.metadata)):
         text.encode()
-    assert json.loads(json_text(made.metadata)) == made.metadata
+    assert json.loads(to_json_text(made.metadata)) == made.metadata
 
 
 def test_scores_take_values_of_other_libraries() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from sessiontree import ConfigError
 from sessiontree.bench import Sample, Score, Suite
-from sessiontree.bench.suite.samples import SampleData, samples_of
+from sessiontree.bench.suite.samples import SampleData, load_samples
 from tests.system.bench.suite_fixtures import exact, solve
 
 MEMBERS: list[dict[str, Any]] = [
@@ -26,7 +26,7 @@ SAMPLES = [Sample(**members) for members in MEMBERS]
 
 def read(samples: Any, folder: Path) -> list[Sample]:
     """Return the samples of a suite."""
-    return samples_of(Suite("s", samples, solve, exact, folder=folder))
+    return load_samples(Suite("s", samples, solve, exact, folder=folder))
 
 
 def jsonl(path: Path, *lines: str) -> Path:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sessiontree import ConfigError
 from sessiontree.bench import Attempt, Sample, Score, Suite, exact, includes, json_fields, match, number
-from sessiontree.bench.suite.scorers import are_equal, numbers_in
+from sessiontree.bench.suite.scorers import are_equal, find_numbers
 from sessiontree.bench.suite.suite import Scorer
 from tests.system.bench.suite_fixtures import ended, samples, suite
 
@@ -103,15 +103,15 @@ def test_equal_values_are_those_of_the_same_text(given_value: Any, wanted: Any) 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["{}", "is {}.", "({})", "{} or"]))
 def test_a_number_is_found_as_it_is_written(value: float, form: str) -> None:
     """In any of the forms that Python writes, and with separators."""
-    assert list(numbers_in(form.format(value))) == [value]
+    assert list(find_numbers(form.format(value))) == [value]
     if abs(value) < 1e15:
-        assert list(numbers_in(form.format(f"{value:,.3f}"))) == [float(f"{value:.3f}")]
+        assert list(find_numbers(form.format(f"{value:,.3f}"))) == [float(f"{value:.3f}")]
 
 
 @pytest.mark.parametrize("text", ["v1.2.3", "x1", "", "one", "1e", "..", "-", "a.5b"])
 def test_parts_of_words_are_hardly_numbers(text: str) -> None:
     """Nothing raises, whatever is there."""
-    assert all(isinstance(each, float) for each in numbers_in(text))
+    assert all(isinstance(each, float) for each in find_numbers(text))
 
 
 def test_wrong_options_and_targets_are_refused() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.bench.suite.environment import environment_of, pip_options
+from sessiontree.bench.suite.environment import choose_pip_options, locate_environment
 from tests.system.bench.suite_fixtures import rows
 from tests.system.cli.command_fixtures import COMMAND
 
@@ -122,7 +122,7 @@ def test_an_environment_that_can_not_be_made_is_one_error(tmp_path: Path) -> Non
 def test_files_with_hashes_are_not_resolved_again(tmp_path: Path, text: str, options: list[str]) -> None:
     """A line with a version alone may depend on others, which are installed too."""
     (tmp_path / "needs.txt").write_text(text)
-    assert pip_options(tmp_path / "needs.txt") == options
+    assert choose_pip_options(tmp_path / "needs.txt") == options
 
 
 def test_environments_differ_by_what_their_files_hold(tmp_path: Path) -> None:
@@ -130,6 +130,6 @@ def test_environments_differ_by_what_their_files_hold(tmp_path: Path) -> None:
     for name, text in (("a", "x==1"), ("b", "x==2"), ("c", "x==1")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "requirements.txt").write_text(text)
-    first, second, third = (environment_of(tmp_path / name / "requirements.txt") for name in "abc")
+    first, second, third = (locate_environment(tmp_path / name / "requirements.txt") for name in "abc")
     assert first.place == third.place != second.place
     assert not first.place.is_relative_to(sys.prefix)

@@ -18,9 +18,9 @@ from sessiontree.bench import Attempt, Sample
 from sessiontree.bench.suite.workspaces import (
     _NewContent,
     _TemplateCopy,
+    find_template,
     make_workspace,
-    template_of,
-    workspace_name,
+    make_workspace_name,
 )
 from sessiontree.workspace.removal import remove_tree
 from tests.system.bench.suite_fixtures import solve, suite
@@ -179,7 +179,7 @@ def test_a_damaged_or_missing_template_is_named(tmp_path: Path) -> None:
         make_workspace(tmp_path / "one", tmp_path / "cut.tar.gz")
     for name, said in (("none", "does not exist"), ("note.txt", "is not a directory")):
         with pytest.raises(ConfigError, match=f"sample 's': the template .*{said}"):
-            template_of(suite(folder=tmp_path), Sample("s", files=name))
+            find_template(suite(folder=tmp_path), Sample("s", files=name))
 
 
 def damaged_archive(path: Path, form: str) -> Path:
@@ -330,9 +330,9 @@ def test_a_samples_files_are_in_the_suites_folder(tmp_path: Path, files: str) ->
     folder = tmp_path / "suite"
     (folder / "given").mkdir(parents=True)
     (folder / "link").symlink_to(tmp_path)
-    assert template_of(suite(folder=folder), Sample("s", files="given")) == folder / "given"
+    assert find_template(suite(folder=folder), Sample("s", files="given")) == folder / "given"
     with pytest.raises(ConfigError, match=r"sample 's': the template .* is not inside the suite's folder"):
-        template_of(suite(folder=folder), Sample("s", files=files))
+        find_template(suite(folder=folder), Sample("s", files=files))
 
 
 def test_directories_that_may_not_be_written_are_removed(tmp_path: Path) -> None:
@@ -380,11 +380,11 @@ def test_what_can_not_be_removed_is_logged(tmp_path: Path, caplog: pytest.LogCap
 @pytest.mark.parametrize("sample_id", ["a/b", "..", "x" * 200, "дім 家", "-rf"])
 def test_names_are_single_safe_directories(sample_id: str) -> None:
     """Whatever the sample is called."""
-    name = workspace_name(sample_id, 1, 2, "p 17")
+    name = make_workspace_name(sample_id, 1, 2, "p 17")
     assert "/" not in name
     assert len(name.encode()) < 120
     assert name not in {".", ".."}
-    assert name != workspace_name(sample_id, 1, 2, "p 18")
+    assert name != make_workspace_name(sample_id, 1, 2, "p 18")
 
 
 @pytest.mark.parametrize(("keep", "left"), [("failed", ["s1"]), ("all", ["s0", "s1"]), ("none", [])])

@@ -20,9 +20,9 @@ from typing import Any
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 
 from sessiontree import ConfigError, FunctionModel, ModelRequest, ToolCall, script_call
-from sessiontree.bench.suite.samples import samples_of
-from sessiontree.bench.suites.bfcl import EPISODE, bfcl, planned_turns
-from sessiontree.bench.suites.bfcl_entries import call_source, entries, parsed_call
+from sessiontree.bench.suite.samples import load_samples
+from sessiontree.bench.suites.bfcl import EPISODE, bfcl, plan_turns
+from sessiontree.bench.suites.bfcl_entries import call_source, entries, parse_call
 from sessiontree.bench.suites.ground_truth import GroundTruth
 
 
@@ -33,7 +33,7 @@ async def scores_of(
     backend = settings.pop("backend", "local")
     suite = bfcl(**settings)
     suite.models |= {"altered": altered, "endless": endless, "watcher": watcher}
-    suite.samples = [each for each in samples_of(suite) if each.id in ids]
+    suite.samples = [each for each in load_samples(suite) if each.id in ids]
     await suite.run(place, model=model, backend=backend, concurrency=4)
     with closing(sqlite3.connect(place / "ledger.sqlite")) as ledger:
         rows = ledger.execute("SELECT sample_id, status, scores FROM scores").fetchall()
@@ -45,7 +45,7 @@ async def scores_of(
 
 def altered(attempt: Any) -> FunctionModel:
     """Play the ground truth with one argument of its first call that has a text changed."""
-    turns = planned_turns(attempt.state[EPISODE].entry)
+    turns = plan_turns(attempt.state[EPISODE].entry)
     for at, turn in enumerate(turns):
         for number, each in enumerate(turn.calls):
             name = next((key for key, value in each.arguments.items() if isinstance(value, str)), None)
@@ -53,14 +53,14 @@ def altered(attempt: Any) -> FunctionModel:
                 wrong = script_call(each.name, **{**each.arguments, name: "sabotage"})
                 calls = (*turn.calls[:number], wrong, *turn.calls[number + 1 :])
                 turns[at] = replace(turn, calls=calls)
-                return GroundTruth(turns).as_model()
+                return GroundTruth(turns).to_model()
     raise AssertionError("no call has a text")
 
 
 def endless(attempt: Any) -> FunctionModel:
     """Call one function of the entry for ever."""
     entry = attempt.state[EPISODE].entry
-    first = next(each for turn in entry.planned_calls() for each in turn)
+    first = next(each for turn in entry.plan_calls() for each in turn)
     return FunctionModel(lambda request: first, name="endless")
 
 
@@ -70,7 +70,7 @@ OFFERED: list[tuple[int, bool]] = []
 
 def watcher(attempt: Any) -> FunctionModel:
     """Play the ground truth, and note when the function ``sort`` is offered."""
-    script = GroundTruth(planned_turns(attempt.state[EPISODE].entry))
+    script = GroundTruth(plan_turns(attempt.state[EPISODE].entry))
 
     def reply(request: ModelRequest) -> str | ToolCall:
         said = sum(getattr(message, "origin", "") == "user" for message in request.messages)
@@ -84,10 +84,10 @@ def facts() -> dict[str, Any]:
     """Return what is known of the entries without running any."""
     known = entries()
     functions = {each.name: each for entry in known.values() for each in entry.functions}
-    planned = [calls for entry in known.values() for turn in entry.planned_calls() for calls in turn]
+    planned = [calls for entry in known.values() for turn in entry.plan_calls() for calls in turn]
     sources = [call_source(each.name, each.arguments) for each in planned]
     order = {name: each.positions for name, each in functions.items()}
-    again = [parsed_call(source, order, "again") for source in sources]
+    again = [parse_call(source, order, "again") for source in sources]
     return {
         "categories": Counter(each.category for each in known.values()),
         "calls": len(planned),
@@ -114,7 +114,7 @@ BAD_SOURCES = (
 def refusal(source: str) -> str:
     """Return the error about a source; empty if it was accepted."""
     try:
-        parsed_call(source, {"ls": ("a",)}, "entry")
+        parse_call(source, {"ls": ("a",)}, "entry")
     except ConfigError as error:
         return str(error)
     return ""

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from sessiontree.bench.suite.environment import environment_of
+from sessiontree.bench.suite.environment import locate_environment
 from sessiontree.bench.suites.catalog import SHIPPED
 
 CHECKOUT = Path(__file__).parents[4]
@@ -21,7 +21,7 @@ def printed_by(suite: str, module: str, *words: str) -> Any:
         ConfigError: the environment is not prepared; says how to prepare it.
         AssertionError: the program failed.
     """
-    command = environment_of(SHIPPED[suite].lock).command(["-m", module, *words])
+    command = locate_environment(SHIPPED[suite].lock).command(["-m", module, *words])
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=MAX_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -19,9 +19,9 @@ from inspect_ai.util import store
 
 from sessiontree import FunctionModel, ModelError, ModelRequest, script_call
 from sessiontree.bench.runnable_suite import Suite
-from sessiontree.bench.suite.samples import samples_of
+from sessiontree.bench.suite.samples import load_samples
 from sessiontree.bench.suites.ground_truth import GroundTruth
-from sessiontree.bench.suites.tau2 import SERVICE, ServiceDesk, airline, planned_turn, retail, tasks
+from sessiontree.bench.suites.tau2 import SERVICE, ServiceDesk, airline, load_tasks, plan_turn, retail
 
 CHANGING = ("cancel", "modify", "exchange", "return", "book", "update", "send")
 """Beginnings of the names of tools that change a database."""
@@ -30,7 +30,7 @@ CHANGING = ("cancel", "modify", "exchange", "return", "book", "update", "send")
 async def scores_of(place: Path, suite: Suite, model: Any, ids: list[str]) -> dict[str, Any]:
     """Run chosen tasks and return their scores by id, with the solver's output."""
     suite.models |= {"idle": idle}
-    suite.samples = [each for each in samples_of(suite) if each.id in ids]
+    suite.samples = [each for each in load_samples(suite) if each.id in ids]
     await suite.run(place, model=model, backend="local", concurrency=2)
     with closing(sqlite3.connect(place / "ledger.sqlite")) as ledger:
         rows = ledger.execute("SELECT sample_id, status, scores, output FROM scores").fetchall()
@@ -43,7 +43,7 @@ async def scores_of(place: Path, suite: Suite, model: Any, ids: list[str]) -> di
 
 def idle(attempt: Any) -> FunctionModel:
     """Play the ground truth without its calls that change the database, and a user who asks once."""
-    turn = planned_turn(attempt.state[SERVICE].task)
+    turn = plan_turn(attempt.state[SERVICE].task)
     reading = tuple(each for each in turn.calls if not each.name.startswith(CHANGING))
     script = GroundTruth([replace(turn, calls=reading)])
 
@@ -87,8 +87,8 @@ def some_ids(domain: Any, count: int) -> list[str]:
     """Return the first tasks whose ground truth changes the database."""
     found = [
         task_id
-        for task_id, task in tasks(domain).items()
-        if any(each.name.startswith(CHANGING) for each in planned_turn(task).calls)
+        for task_id, task in load_tasks(domain).items()
+        if any(each.name.startswith(CHANGING) for each in plan_turn(task).calls)
     ]
     return found[:count]
 
@@ -99,10 +99,10 @@ async def main(place: Path) -> dict[str, Any]:
     ids = {"retail": some_ids("retail", 2), "airline": some_ids("airline", 1)}
     suites = {"retail": retail, "airline": airline}
     found: dict[str, Any] = {
-        "tasks": {domain: len(tasks(domain)) for domain in ("retail", "airline")},
+        "tasks": {domain: len(load_tasks(domain)) for domain in ("retail", "airline")},
         "schemas": {
             tool.name: tool.parameters
-            for tool in ServiceDesk("airline", next(iter(tasks("airline").values()))).tools
+            for tool in ServiceDesk("airline", next(iter(load_tasks("airline").values()))).tools
         },
     }
     for domain, suite in suites.items():
@@ -113,7 +113,7 @@ async def main(place: Path) -> dict[str, Any]:
     found["talk"] = await scores_of(place / "talk", airline(), talk, ids["airline"])
     found["seen"] = SEEN
     found["silent"] = await scores_of(place / "silent", airline(), FunctionModel(silent), ids["airline"])
-    found["scenario"] = str(tasks("airline")[ids["airline"][0]].user_scenario)
+    found["scenario"] = str(load_tasks("airline")[ids["airline"][0]].user_scenario)
     found["kept"] = sorted(set(store().keys()) - kept)
     return found
 

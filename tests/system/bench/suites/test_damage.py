@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.bench.suites.damage import KINDS, Damage, DamagePlan, damaged, is_named, plan_damage
+from sessiontree.bench.suites.damage import KINDS, Damage, DamagePlan, is_named, make_damage, plan_damage
 
 SCHEMA = {
     "type": "object",
@@ -66,7 +66,7 @@ def check_change(damaging: Damaging, kind: str, arguments: Mapping[str, Any], se
 @given(st.sampled_from(sorted(KINDS)), ARGUMENTS, st.integers(0, 2**32))
 def test_damage_changes_the_arguments(kind: str, arguments: Mapping[str, Any], seed: int) -> None:
     """Whatever the call, a kind of damage changes its text, or says that it has nothing to damage."""
-    check_change(damaged, kind, arguments, seed)
+    check_change(make_damage, kind, arguments, seed)
 
 
 def unchanged(kind: str, given: Mapping[str, Any], schema: Mapping[str, Any], pick: random.Random) -> Damage:
@@ -89,14 +89,14 @@ def test_planted_bug_is_found(broken: Damaging) -> None:
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_kind_damages_a_call_that_has_everything(kind: str) -> None:
     """No kind is dead: with an argument of each type, each of them finds something."""
-    found = [damaged(kind, EVERYTHING, SCHEMA, random.Random(seed)) for seed in range(20)]
+    found = [make_damage(kind, EVERYTHING, SCHEMA, random.Random(seed)) for seed in range(20)]
     assert any(found)
 
 
 @pytest.mark.parametrize("kind", ["number_as_text", "list_as_text", "wrong_enum_case", "missing_required"])
 def test_a_kind_that_does_not_fit_damages_nothing(kind: str) -> None:
     """A call without arguments has no number, list, choice or required argument."""
-    assert damaged(kind, {}, SCHEMA, random.Random(0)) is None
+    assert make_damage(kind, {}, SCHEMA, random.Random(0)) is None
 
 
 @given(ARGUMENTS, st.integers(0, 2**32), st.floats(0, 1))
@@ -116,17 +116,17 @@ def test_a_named_damage_is_repaired_and_another_is_not() -> None:
     plan = DamagePlan(
         (Damage("a", "1", ("file_name",)), Damage("b", "2", ("lines",)), Damage("c", "3", ("deep",))), 0
     )
-    assert plan.text_of(0, None) == "1"
-    assert plan.text_of(1, {"field": "/file_name", "error": "is missing"}) is None
-    assert plan.text_of(1, {"field": "", "error": "something is wrong"}) == "2"
-    assert plan.text_of(2, {"field": "", "error": "lines must be a number"}) is None
+    assert plan.choose_text(0, None) == "1"
+    assert plan.choose_text(1, {"field": "/file_name", "error": "is missing"}) is None
+    assert plan.choose_text(1, {"field": "", "error": "something is wrong"}) == "2"
+    assert plan.choose_text(2, {"field": "", "error": "lines must be a number"}) is None
 
 
 def test_persistence_keeps_a_named_damage() -> None:
     """A plan that persists once stays damaged at the second attempt, whatever the error says."""
     plan = DamagePlan((Damage("a", "1", ("x",)), Damage("b", "2", ("y",)), Damage("c", "3", ("z",))), 1)
-    assert plan.text_of(1, {"error": "x is wrong"}) == "2"
-    assert plan.text_of(2, {"error": "y is wrong"}) is None
+    assert plan.choose_text(1, {"error": "x is wrong"}) == "2"
+    assert plan.choose_text(2, {"error": "y is wrong"}) is None
 
 
 @pytest.mark.parametrize(

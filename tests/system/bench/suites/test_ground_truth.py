@@ -10,8 +10,8 @@ import pytest
 
 from sessiontree import Runtime, SessionTree, script_call
 from sessiontree.bench.suites.damaged_ground_truth import OUTCOMES, DamagedGroundTruth, DamageSettings
-from sessiontree.bench.suites.ground_truth import GroundTruth, PlannedTurn, answered_calls
-from sessiontree.bench.suites.hosted_tools import Arguments, HostedTool, HostedToolFailed, serving
+from sessiontree.bench.suites.ground_truth import GroundTruth, PlannedTurn, list_answered_calls
+from sessiontree.bench.suites.hosted_tools import Arguments, HostedTool, HostedToolFailed, serve_tools
 
 SCHEMA = {
     "type": "object",
@@ -56,13 +56,13 @@ class Shop:
 async def talk(place: Path, shop: Shop, model: Any, turns: int) -> list[Any]:
     """Send a message for each turn, and return the conversation."""
     (place / "workspace").mkdir(parents=True)
-    tools = [each.as_client_tool() for each in shop.tools]
+    tools = [each.to_client_tool() for each in shop.tools]
     async with (
         Runtime(place / "state", backend="local") as runtime,
         SessionTree(
             place / "workspace", model=model, tools=tools, builtin_tools=False, web=None, runtime=runtime
         ) as tree,
-        serving(tree, shop.tools),
+        serve_tools(tree, shop.tools),
     ):
         for number in range(turns):
             shop.turns.append([])
@@ -78,16 +78,16 @@ def planned() -> list[list[tuple[str, dict[str, Any]]]]:
 async def test_every_planned_call_is_carried_out_in_order(tmp_path: Path) -> None:
     """Turn by turn, with the final messages, also in a turn without calls."""
     shop = Shop()
-    history = await talk(tmp_path, shop, GroundTruth(TURNS).as_model(), len(TURNS))
+    history = await talk(tmp_path, shop, GroundTruth(TURNS).to_model(), len(TURNS))
     assert shop.turns == planned()
-    assert [len(each) for each in answered_calls(history)] == [2, 0, 9]
+    assert [len(each) for each in list_answered_calls(history)] == [2, 0, 9]
     assert history[-1].text == "all ordered"
 
 
 async def test_a_message_too_many_gets_no_call(tmp_path: Path) -> None:
     """After the last planned turn the script only says so."""
     shop = Shop()
-    history = await talk(tmp_path, shop, GroundTruth(TURNS[:1]).as_model(), 2)
+    history = await talk(tmp_path, shop, GroundTruth(TURNS[:1]).to_model(), 2)
     assert shop.turns == [planned()[0], []]
     assert "no turn" in history[-1].text
 
@@ -100,8 +100,8 @@ async def test_a_failed_tool_does_not_stop_the_script(tmp_path: Path) -> None:
 
     shop = Shop()
     shop.tools = (HostedTool("order", "To order.", SCHEMA, fail), shop.tools[1])
-    history = await talk(tmp_path, shop, GroundTruth(TURNS[:1]).as_model(), 1)
-    ((first, second),) = answered_calls(history)
+    history = await talk(tmp_path, shop, GroundTruth(TURNS[:1]).to_model(), 1)
+    ((first, second),) = list_answered_calls(history)
     assert first.result.is_error
     assert "a1 is sold out" in first.result.text
     assert first.rejection is None
@@ -117,14 +117,14 @@ async def test_an_error_of_the_suite_ends_the_conversation(tmp_path: Path) -> No
     shop = Shop()
     shop.tools = (HostedTool("order", "To order.", SCHEMA, crash), shop.tools[1])
     with pytest.raises(KeyError, match="defect"):
-        await talk(tmp_path, shop, GroundTruth(TURNS[:1]).as_model(), 1)
+        await talk(tmp_path, shop, GroundTruth(TURNS[:1]).to_model(), 1)
 
 
 async def repaired(place: Path, settings: DamageSettings) -> tuple[Shop, list[Any], list[Any]]:
     """Talk through every turn with damage; return the shop, the outcomes and the conversation."""
     shop = Shop()
     script = DamagedGroundTruth(TURNS, dict.fromkeys(NAMES, SCHEMA), settings, "sample")
-    history = await talk(place, shop, script.as_model(), len(TURNS))
+    history = await talk(place, shop, script.to_model(), len(TURNS))
     executed = [[given for _, given in calls] for calls in shop.turns]
     return shop, list(script.outcomes(history, executed)), history
 
@@ -155,7 +155,7 @@ async def test_lasting_damage_is_given_up_and_nothing_of_it_runs(tmp_path: Path)
 
 def _attempts(history: list[Any]) -> list[int]:
     """Return the count that each refusal of arguments gives."""
-    refusals = [each.rejection for turn in answered_calls(history) for each in turn]
+    refusals = [each.rejection for turn in list_answered_calls(history) for each in turn]
     return [refusal["attempt"] for refusal in refusals if refusal is not None]
 
 
@@ -170,13 +170,13 @@ async def test_the_same_seed_damages_the_same(tmp_path: Path) -> None:
 
 
 def _calls(history: list[Any]) -> list[tuple[str, str]]:
-    answered = [each for turn in answered_calls(history) for each in turn]
+    answered = [each for turn in list_answered_calls(history) for each in turn]
     return [(each.call.name, json.dumps(dict(each.call.arguments))) for each in answered]
 
 
 async def test_damage_never_changes_the_tool(tmp_path: Path) -> None:
     """In every turn exactly the planned tools are called."""
     _, _, history = await repaired(tmp_path, DamageSettings(3, rate=1.0, persistence=0.3))
-    for answered, turn in zip(answered_calls(history), TURNS, strict=True):
+    for answered, turn in zip(list_answered_calls(history), TURNS, strict=True):
         called = [each.call.name for each in answered]
         assert set(called) == {each.name for each in turn.calls}

@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.async_api import Browser, Locator
 
-from sessiontree.bench.view.view_command import find_runs, server_of
+from sessiontree.bench.view.view_command import find_runs, make_server
 from tests.system.pages.page_fixtures import Screen, Site
 from tests.system.serve.serve_fixtures import running
 
@@ -44,7 +44,7 @@ class RunScreen(Screen):
 @asynccontextmanager
 async def site_of_runs(browser: Browser, *places: Path) -> AsyncIterator[Site]:
     """Serve runs to a browser."""
-    async with running(server_of(find_runs(map(str, places)))) as server:
+    async with running(make_server(find_runs(map(str, places)))) as server:
         site = Site(server, browser)
         try:
             yield site
@@ -57,7 +57,7 @@ async def open_runs(site: Site, place: str = "", **options: Any) -> RunScreen:
     context = await site.context(**options)
     screen = RunScreen(await context.new_page())
     screen.watch()
-    await screen.page.goto(site.server.new_address("/", place))
+    await screen.page.goto(site.server.make_page_address("/", place))
     return screen
 
 

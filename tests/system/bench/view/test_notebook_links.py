@@ -30,7 +30,7 @@ async def test_a_result_links_to_samples_without_a_token(
     results = await Suite("links", samples, solve, exact()).run(
         tmp_path / "run", model=ScriptedModel(["1"]), backend="local"
     )
-    monkeypatch.setattr(notebook_links, "in_kernel", lambda: True)
+    monkeypatch.setattr(notebook_links, "is_in_kernel", lambda: True)
     shown = await asyncio.to_thread(results._repr_html_)
     assert "results.open_page()" in shown
     assert "token=" not in shown

@@ -273,7 +273,7 @@ async def test_a_link_of_another_site_leads_in(planets: Path, browser: Browser) 
     async with site_of_runs(browser, planets / "strong") as site:
         context = await site.context()
         page = await context.new_page()
-        address = site.server.new_address("/", "/run/0/sample/uranus-moons/1")
+        address = site.server.make_page_address("/", "/run/0/sample/uranus-moons/1")
 
         async def notebook(route: Any) -> None:
             await route.fulfill(content_type="text/html", body=f'<a href="{address}">look</a>')

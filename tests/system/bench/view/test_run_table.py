@@ -12,7 +12,7 @@ from sessiontree import ConfigError
 from sessiontree.bench.ledger.failure_kinds import FAULTS, FailureKind
 from sessiontree.bench.ledger.ledger_schema import SCORE_COLUMNS
 from sessiontree.bench.results.recorded_run import RecordedRun
-from sessiontree.bench.view.run_rows import COLUMNS, LONGEST, OUTCOMES, SHORTEST, outcome_of
+from sessiontree.bench.view.run_rows import COLUMNS, LONGEST, OUTCOMES, SHORTEST, classify_outcome
 from sessiontree.bench.view.run_table import RunTable
 from sessiontree.bench.view.sample_content import read_sample
 from tests.system.bench.recorded_run_fixtures import GivenSample, make_run
@@ -50,9 +50,9 @@ def test_the_head_parts_answers_from_faults(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", FailureKind)
 def test_a_sample_that_failed_is_the_fault_of_its_kind(kind: FailureKind) -> None:
     """By the published table of kinds."""
-    assert outcome_of("failed", kind, passed=False) == FAULTS[kind]
-    assert outcome_of("failed", "SomeError", passed=False) == "infrastructure"
-    assert {outcome_of(state, "", passed=False) for state in ("leased", "waiting")} <= set(OUTCOMES)
+    assert classify_outcome("failed", kind, passed=False) == FAULTS[kind]
+    assert classify_outcome("failed", "SomeError", passed=False) == "infrastructure"
+    assert {classify_outcome(state, "", passed=False) for state in ("leased", "waiting")} <= set(OUTCOMES)
 
 
 def test_a_delta_has_only_what_moved(tmp_path: Path) -> None:
@@ -67,13 +67,13 @@ def test_a_delta_has_only_what_moved(tmp_path: Path) -> None:
     write(run_dir, ("UPDATE samples SET revision = revision + 1 WHERE sample_id = ?", ("s5",)))
     write(run_dir, ("UPDATE scores SET passed = 0 WHERE sample_id = ?", ("s5",)))
     assert table.refresh()
-    delta = json.loads(table.text_since(table.id, known))
+    delta = json.loads(table.dump_changes(table.id, known))
     assert delta["kind"] == "delta"
     assert [(place, row[COLUMNS.index("outcome")]) for place, row in delta["rows"]] == [
         (3, "waiting"), (5, "not passed"),
     ]  # fmt: skip
     assert delta["head"]["counts"]["passed"] == 10
-    assert json.loads(table.text_since("another", known))["kind"] == "snapshot"
+    assert json.loads(table.dump_changes("another", known))["kind"] == "snapshot"
     assert delta["head"] == _table(run_dir).head()
 
 

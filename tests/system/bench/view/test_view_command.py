@@ -11,7 +11,7 @@ from sessiontree import ConfigError
 from sessiontree.bench.results.recorded_run import RecordedRun
 from sessiontree.bench.results.report import report_of
 from sessiontree.bench.results.report_page import page_of
-from sessiontree.bench.view.run_folder import address_of, write_folder
+from sessiontree.bench.view.run_folder import make_address, write_folder
 from sessiontree.bench.view.view_command import find_runs
 from tests.system.bench.recorded_run_fixtures import HOSTILE, GivenSample, make_run
 
@@ -50,7 +50,7 @@ def test_a_report_links_to_the_pages_of_its_samples(tmp_path: Path) -> None:
     report = report_of(run)
 
     def place_of(sample_id: str, epoch: int) -> str:
-        return address_of(index, tmp_path / "reports", sample_id, epoch)
+        return make_address(index, tmp_path / "reports", sample_id, epoch)
 
     (link,) = re.findall(r'<a href="([^"]*)">', page_of(report, [], place_of))
     assert link == "../folder/index.html#/run/0/sample/%3Cscript%3Ealert%281%29%3C%2Fscript%3E/1"
