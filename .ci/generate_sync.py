@@ -81,15 +81,15 @@ WRAPPERS = {
 }
 """How a result of the loop becomes one for threads, by its annotation."""
 FORWARDED = {
-    ("__init__", "approver"): "crossed_approver(approver, crossing.prompts)",
-    ("resume", "approver"): "crossed_approver(approver, crossing.prompts)",
-    ("spawn", "approver"): "crossed_approver(approver, self._crossing.prompts)",
-    ("fork", "approver"): "crossed_approver(approver, crossing.prompts)",
-    ("fork", "channel"): "chosen_channel(channel, approver, crossing.prompts)",
-    ("__init__", "channel"): "chosen_channel(channel, approver, crossing.prompts)",
-    ("resume", "channel"): "chosen_channel(channel, approver, crossing.prompts)",
-    ("__init__", "runtime"): "runtime_on_loop(runtime)",
-    ("resume", "runtime"): "runtime_on_loop(runtime)",
+    ("__init__", "approver"): "wrap_approver(approver, crossing.prompts)",
+    ("resume", "approver"): "wrap_approver(approver, crossing.prompts)",
+    ("spawn", "approver"): "wrap_approver(approver, self._crossing.prompts)",
+    ("fork", "approver"): "wrap_approver(approver, crossing.prompts)",
+    ("fork", "channel"): "choose_channel(channel, approver, crossing.prompts)",
+    ("__init__", "channel"): "choose_channel(channel, approver, crossing.prompts)",
+    ("resume", "channel"): "choose_channel(channel, approver, crossing.prompts)",
+    ("__init__", "runtime"): "get_loop_runtime(runtime)",
+    ("resume", "runtime"): "get_loop_runtime(runtime)",
 }
 """Arguments that do not cross as they are."""
 CONSTRUCTORS = {
@@ -158,42 +158,42 @@ FACES = (
         (
             Twin(
                 "PendingApproval",
-                "api.inbox",
+                "api.tree.inbox",
                 "Crossed",
                 methods=("approve", "deny"),
                 fields={"request: ApprovalRequest": "What is asked."},
             ),
-            Twin("Approvals", "api.inbox", "Crossed", methods=("pending", "forget")),
+            Twin("Approvals", "api.tree.inbox", "Crossed", methods=("pending", "forget")),
             Twin(
                 "PendingQuestion",
-                "api.questions",
+                "api.tree.questions",
                 "Crossed",
                 methods=("answer",),
                 fields={"question: QuestionRequest": "What is asked."},
             ),
-            Twin("Questions", "api.questions", "Crossed", methods=("pending",)),
+            Twin("Questions", "api.tree.questions", "Crossed", methods=("pending",)),
             Twin(
                 "WaitingCall",
-                "api.client_calls",
+                "api.tree.client_calls",
                 "Crossed",
                 methods=("call_id", "session_id", "tool", "arguments", "params", "answer", "fail"),
                 fields={"call: ClientCall": "The call."},
             ),
             Twin(
                 "ClientCalls",
-                "api.client_calls",
+                "api.tree.client_calls",
                 "Crossed",
                 methods=("pending", "__aiter__", "answer", "fail", "params_of"),
             ),
             Twin(
                 "OwnWorkspaces",
-                "api.own_workspaces",
+                "api.tree.own_workspaces",
                 "Crossed",
                 methods=("list", "diff", "merge", "discard"),
             ),
             Twin(
                 "SessionHandle",
-                "api.session_handle",
+                "api.tree.session_handle",
                 "SessionBase[R]",
                 methods=(
                     *("spawn", "map", "as_completed", "call", "run_program", "result", "cancel"),
@@ -209,9 +209,9 @@ FACES = (
         "Long because the docstrings are repeated from the async classes.",
         """
         from functools import partial
-        from sessiontree.api import runtime as on_loop
-        from sessiontree.api import session_tree as tree_on_loop
-        from sessiontree.api import stored_trees as trees_on_loop
+        from sessiontree.api.runtime import runtime as on_loop
+        from sessiontree.api.tree import session_tree as tree_on_loop
+        from sessiontree.api.stored import stored_trees as trees_on_loop
         from sessiontree.sync.bases import RuntimeBase, TreeBase, get_loop_runtime, run_with_own_lease
         from sessiontree.sync.bridge import Crossing
         from sessiontree.sync.channels import choose_channel, wrap_approver
@@ -221,7 +221,7 @@ FACES = (
         (
             Twin(
                 "Runtime",
-                "api.runtime",
+                "api.runtime.runtime",
                 "RuntimeBase",
                 "self.on_loop",
                 methods=("__init__", "trees", "shards"),
@@ -229,7 +229,7 @@ FACES = (
             ),
             Twin(
                 "SessionTree",
-                "api.session_tree",
+                "api.tree.session_tree",
                 "TreeBase",
                 "self._made",
                 methods=(
@@ -250,7 +250,7 @@ FACES = (
             ),
             Twin(
                 "StoredTrees",
-                "api.stored_trees",
+                "api.stored.stored_trees",
                 "",
                 "self._stored",
                 methods=(
@@ -312,7 +312,9 @@ def text_of(face: Face) -> str:
         used = set(re.findall(r"\w+", "\n".join(classes))) - own - known
         heavy |= {line for name, line in source.heavy.items() if name in used}
     modules = {
-        f"from sessiontree.api import {twin.module[4:]}" for twin in face.twins if twin.base == "Crossed"
+        "from sessiontree.{} import {}".format(*twin.module.rsplit(".", 1))
+        for twin in face.twins
+        if twin.base == "Crossed"
     }
     return "\n".join(
         [
@@ -443,11 +445,11 @@ def body(
     if name in ITERATIONS:
         called = f"aiter({inner})" if name == "__aiter__" else f"{inner}.{name}({given})"
         held, at_once = ITERATIONS[name]
-        return f"return {wrapper.format(f'drained(self._crossing, lambda: {called}, {held}, {at_once})')}"
+        return f"return {wrapper.format(f'drain_iterator(self._crossing, lambda: {called}, {held}, {at_once})')}"
     if name in DIRECT:
         return f"return {inner}.{name}" + ("" if "property" in decorators else f"({given})")
     if twin.name in ON_OWN_LEASE:
-        crossed = f"with_own_lease({inner}.{name}, {given})"
+        crossed = f"run_with_own_lease({inner}.{name}, {given})"
     elif "property" in decorators:
         crossed = f"self._crossing.run(lambda: {inner}.{name})"
     else:

@@ -7,6 +7,8 @@ OpenAI's strict mode requires closed objects, all properties required and a type
 property then becomes required and nullable, and null counts as absent when a call is checked.
 Sources: seed 001, section 4.3; seed 002, section 4; DESIGN section 9, schema cleaning; the release notes of
 JSON Schema 2019-09 and 2020-12; OpenAI's guide to Structured Outputs.
+
+Long because each keyword that a dialect lacks has a rule of its own.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 ``evolve`` owns the given state: it changes it in place and returns it, so a conversation of n messages costs
 O(n) and not O(n²). A caller that needs the old state replays its facts.
+
+Long because each kind of fact is applied here.
 """
 
 from __future__ import annotations

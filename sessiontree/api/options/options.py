@@ -314,7 +314,7 @@ def check_tools(tools: Iterable[Tool[Any]]) -> tuple[Tool[Any], ...]:
     return given
 
 
-def find_readerless_agents(
+def find_agents_without_read(
     table: ToolTable, agents: Mapping[str, AgentSpec], policy: PolicyRow
 ) -> frozenset[str]:
     """Return the names of agents whose sessions hold no tool that reads files, whatever their kind."""

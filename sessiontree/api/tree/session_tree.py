@@ -35,7 +35,7 @@ from sessiontree.api.options.options import (
     choose_channel,
     collect_agents,
     collect_message_policies,
-    find_readerless_agents,
+    find_agents_without_read,
     get_channel_members,
     load_plugin_settings,
     load_policy,
@@ -198,7 +198,7 @@ class SessionTree:
     ) -> Mapping[str, Skill]:
         if not given and not any(spec.skills for spec in agents.values()):
             return {}
-        unable = find_readerless_agents(self._table, agents, policy)
+        unable = find_agents_without_read(self._table, agents, policy)
         skills: Mapping[str, Skill] = load_late("skills_of")(
             given, agents, unable, self._root, (self._state_dir,)
         )

@@ -135,7 +135,8 @@ def json_fields(*, fields: Iterable[str] | None = None, absolute: float = 0.0) -
             return Score(0.0, passed=False, explanation="the output holds no JSON object")
         wrong = {
             name: (
-                f"{_format_value(_find_field(output, name))}, wanted {_format_value(_find_field(target, name))}"
+                f"{_format_value(_find_field(output, name))}, wanted "
+                f"{_format_value(_find_field(target, name))}"
             )
             for name in names
             if not are_equal(_find_field(output, name), _find_field(target, name), absolute)

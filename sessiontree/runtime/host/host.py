@@ -18,6 +18,7 @@ from sessiontree.browser.found import find_browser
 from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.handles.jobs import Jobs
 from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.handles.protection import Protection
 from sessiontree.contracts.handles.runtime_control import OwnerConfiguration
@@ -78,10 +79,10 @@ from sessiontree.runtime.rights.session_rights import (
     build_rights,
     make_session_policy,
 )
+from sessiontree.runtime.runner.call_watch import CallWatch
 from sessiontree.runtime.runner.interceptors import HookInterceptor, ScreenedWatch, route_through_hooks
 from sessiontree.runtime.runner.model_requests import ModelRequestBuilder
 from sessiontree.runtime.runner.session_runner import RunnerState, SessionRunner
-from sessiontree.runtime.runner.tool_calls import CallWatch
 from sessiontree.runtime.timing.clock import TreeClock, read_monotonic_ms
 from sessiontree.runtime.transport.frames import (
     Adopt,
@@ -583,6 +584,41 @@ class HostCore:
         instant = equipment.instant.get(make_image_key(adopt.spec.agent))
         return SessionVision(link, adopt.spec, adopt.config, instant)
 
+    def _collect_handles(
+        self,
+        adopt: Adopt,
+        equipment: HostEquipment,
+        link: Link,
+        reader: Reader,
+        writer: WorkspaceWriter,
+        jobs: Jobs | None,
+    ) -> Handles:
+        return Handles(
+            reader=reader,
+            writer=writer,
+            shell=self._shell,
+            browser=self._browser,
+            jobs=jobs,
+            channel=ChannelHandle(link) if adopt.has_channel else None,
+            sessions=SessionsHandle(link),
+            subtree=SubtreeHandle(link),
+            child_workspaces=ChildWorkspacesHandle(link),
+            cron=CronHandle(link),
+            status=StatusHandle(link),
+            memory=MemoryHandle(link),
+            memory_writer=MemoryWriterHandle(link),
+            web=None if equipment.web is None else WebHandle(link, equipment.web),
+            images=ImageProcess(),
+            vision=self._make_vision(adopt, link, equipment),
+            nodes=SessionNodes(link, equipment.nodes),
+            speech=SessionSpeech(link, equipment.web, Path(adopt.workspace), equipment.hidden),
+            http=None if equipment.web is None else HttpHandle(link, equipment.web),
+            previews=PreviewsHandle(link),
+            mcp=ServerToolsHandle(link),
+            runtime=SessionRuntime(link, equipment.backend, equipment.open_configuration),
+            canvas=CanvasHandle(link) if adopt.has_channel else None,
+        )
+
     def _embody(self, adopt: Adopt, state: RunnerState | None) -> SessionRunner:
         equipment = self._equip(adopt.equipment)
         workspace, skills = Path(adopt.workspace), equipment.select_skills(adopt.spec)
@@ -614,31 +650,7 @@ class HostCore:
             adopt.spec.kind,
             workspace,
             adopt.config,
-            Handles(
-                reader=reader,
-                writer=writer,
-                shell=self._shell,
-                browser=self._browser,
-                jobs=jobs,
-                channel=ChannelHandle(link) if adopt.has_channel else None,
-                sessions=SessionsHandle(link),
-                subtree=SubtreeHandle(link),
-                child_workspaces=ChildWorkspacesHandle(link),
-                cron=CronHandle(link),
-                status=StatusHandle(link),
-                memory=MemoryHandle(link),
-                memory_writer=MemoryWriterHandle(link),
-                web=None if equipment.web is None else WebHandle(link, equipment.web),
-                images=ImageProcess(),
-                vision=self._make_vision(adopt, link, equipment),
-                nodes=SessionNodes(link, equipment.nodes),
-                speech=SessionSpeech(link, equipment.web, workspace, equipment.hidden),
-                http=None if equipment.web is None else HttpHandle(link, equipment.web),
-                previews=PreviewsHandle(link),
-                mcp=ServerToolsHandle(link),
-                runtime=SessionRuntime(link, equipment.backend, equipment.open_configuration),
-                canvas=CanvasHandle(link) if adopt.has_channel else None,
-            ),
+            self._collect_handles(adopt, equipment, link, reader, writer, jobs),
             adopt.tree_id,
             adopt.denied_in,
         )

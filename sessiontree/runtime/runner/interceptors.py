@@ -37,8 +37,8 @@ from sessiontree.dispatch.hook_chain import HookChain, Screened, SessionHooks, W
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.runtime.rights.session_rights import Facades, Link
+from sessiontree.runtime.runner.call_watch import CallWatch, ToolReport
 from sessiontree.runtime.runner.hooked_canvas import HookedCanvas
-from sessiontree.runtime.runner.tool_calls import CallWatch, ToolReport
 from sessiontree.runtime.transport.progress import ProgressHub
 from sessiontree.session.instructions import PrepareCall
 from sessiontree.session.state import SessionState

@@ -31,11 +31,12 @@ from sessiontree.journal.replay import replay_session
 from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.programs.signatures import build_face
 from sessiontree.runtime.runner.approver_function import run_session_approver
+from sessiontree.runtime.runner.call_watch import CallWatch
 from sessiontree.runtime.runner.interceptors import Interceptor
 from sessiontree.runtime.runner.job_news import SessionJobNews
 from sessiontree.runtime.runner.model_requests import ModelRequestBuilder
 from sessiontree.runtime.runner.program_runs import ProgramHost, ProgramRuns
-from sessiontree.runtime.runner.tool_calls import CallWatch, Delegation, Running, RunningCalls
+from sessiontree.runtime.runner.tool_calls import Delegation, Running, RunningCalls
 from sessiontree.runtime.runner.tool_searches import ToolSearches
 from sessiontree.runtime.transport.frames import Adopt, HostInstruction, MeterTurn, Outcome
 from sessiontree.sandbox import SessionTurns

@@ -123,7 +123,7 @@ def test_readme_installation_leaves_the_package(tmp_path: Path) -> None:
     # what the wheel is built with is here already, and what it needs is not fetched
     here = {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1"}
     run_commands(install, sources, tmp_path, **here, PIP_TARGET=str(tmp_path / "installed"))
-    assert (tmp_path / "installed" / "sessiontree" / "api" / "session_tree.py").is_file()
+    assert (tmp_path / "installed" / "sessiontree" / "api" / "tree" / "session_tree.py").is_file()
 
 
 def test_readme_names_targets_that_there_are(tmp_path: Path) -> None:

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 CLOSED = {
-    "survey/source/languages.py:grammar_of": "grammars of the survey's table",
+    "survey/source/languages.py:find_grammar": "grammars of the survey's table",
     "sandbox/commands/kernel_support.py:_try": "the launcher's own path",
     "sandbox/commands/command_plan.py:_filter": "kinds of machines",
     "control/call_codec.py:_call_codec": "methods that interfaces declare",
-    "control/call_codec.py:codec_of": "types that interfaces declare",
-    "contracts/settings/given_values.py:_members_of": "classes that declare members",
-    "runtime/transport/rpc.py:_proxy_class": "interfaces",
-    "runtime/transport/rpc.py:methods_of": "interfaces and the classes that implement them",
+    "control/call_codec.py:make_codec": "types that interfaces declare",
+    "contracts/settings/given_values.py:_make_adapter": "classes that declare members",
+    "runtime/transport/rpc.py:_make_proxy_class": "interfaces",
+    "runtime/transport/rpc.py:collect_methods": "interfaces and the classes that implement them",
     "view/bundle.py:read_module": "modules of the page",
     "view/bundle.py:join_modules": "modules of the page",
-    "api/runtime/runtime.py:late": "the names in the table _LATE",
+    "api/runtime/runtime.py:load_late": "the names in the table _LATE",
     "web/web.py:(called)": "no argument at all: the certificates of one web",
 }
 """Functions with an unbounded cache, and the few values their parameter takes."""

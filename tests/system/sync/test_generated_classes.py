@@ -66,7 +66,7 @@ sys.exit(script.main())
 
 def test_script_says_what_an_async_class_lacks(script: ModuleType) -> None:
     """A method that is gone from the async class is named, not left out in silence."""
-    twin = script.Twin("SessionHandle", "api.session_handle", "SessionBase[R]", methods=("vanished",))
+    twin = script.Twin("SessionHandle", "api.tree.session_handle", "SessionBase[R]", methods=("vanished",))
     with pytest.raises(SystemExit, match="SessionHandle has no vanished"):
         script.class_text(twin, script.Source(twin.module))
 
