@@ -65,10 +65,12 @@ class ScopeAnswer:
 class Supervision(Protocol):
     """The requests of memory to its supervisor."""
 
+    @rpc()
     async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         """Return for each grant its scope now, or the error for a right that it does not give."""
         ...
 
+    @rpc()
     async def list_completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return those trees of the journal whose Main has completed."""
         ...

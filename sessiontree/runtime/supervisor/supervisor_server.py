@@ -19,7 +19,14 @@ from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.runtime.gateway.model_gateway import GatewayLink
-from sessiontree.runtime.memory.memory_api import MemoryLink, MemoryProcess, MemoryRight, ScopeAnswer
+from sessiontree.runtime.memory.memory_api import (
+    MemoryLink,
+    MemoryProcess,
+    MemoryRight,
+    ScopeAnswer,
+    Supervision,
+)
+from sessiontree.runtime.rights.host_services import Services
 from sessiontree.runtime.scheduling.settings import COPIES, Settings, assign_pools, list_private_places
 from sessiontree.runtime.supervisor.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
@@ -67,20 +74,9 @@ MAX_LOSSES: Final = 2
 ORPHAN_S: Final = 30.0
 """How long a supervisor may take to end after its program was killed; a busy machine needs seconds."""
 ORPHAN_RETRY_S: Final = 0.1
-FOR_GRANTS: Final = frozenset(
-    {
-        "spawn", "say", "report", "last_words",
-        "list_below", "history_below", "agents_below", "send_from", "stop_below", "container",
-        "publish", "call_server", "drop_server_call",
-        "changes_below", "changed_content", "settle_changes",
-        "change_canvas", "ask_canvas",
-        "ask_image_model", "drop_image_question",
-        "timed_jobs", "job_history", "change_job",
-        "runtime_status", "replace_hosts",
-    }
-)  # fmt: skip
+FOR_GRANTS: Final = frozenset({*collect_methods(Services), "last_words"})
 """What hosts may ask for the session that they embody."""
-FOR_MEMORY: Final = frozenset({"begun", "whose", "completed_trees"})
+FOR_MEMORY: Final = frozenset({*collect_methods(Supervision), "begun"})
 """What memory may ask."""
 
 
@@ -479,7 +475,7 @@ class SupervisorServer(SupervisorLifecycle):
         core, _ = self._opened()
         if name == "begun":
             return self._memory.begun(*given)
-        if name == "completed_trees":
+        if name == "list_completed_trees":
             return await core.list_completed_trees(*given)
         return await self._whose(core, *given)
 

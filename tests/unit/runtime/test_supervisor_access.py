@@ -16,14 +16,16 @@ from typing import Any
 import pytest
 
 from sessiontree import PermissionDenied, TreeNotFound
-from sessiontree.contracts.errors import JournalLocked, SessionTreeError
+from sessiontree.contracts.errors import JournalLocked, SessionClosed, SessionTreeError
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.runtime.memory.memory_api import MemoryProcess
+from sessiontree.runtime.memory.memory_api import MemoryProcess, Supervision
+from sessiontree.runtime.rights.host_services import Services
 from sessiontree.runtime.scheduling.scheduler import PoolSize
 from sessiontree.runtime.scheduling.settings import Settings
 from sessiontree.runtime.supervisor.supervisor_server import SupervisorServer
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
 from sessiontree.runtime.transport.link import Transport
+from sessiontree.runtime.transport.rpc import collect_methods
 from tests.unit.tree.tree_fixtures import config
 
 KEY = "the program's"
@@ -107,6 +109,26 @@ async def test_models_are_for_the_gateway_alone(tmp_path: Path) -> None:
         ]:
             answer = await serving.serve(token, name, ("tree#1",))
             assert type(answer.error) is (TreeNotFound if may else PermissionDenied)
+
+
+@pytest.mark.parametrize("name", sorted(collect_methods(Services)))
+async def test_each_declared_request_of_a_host_reaches_the_supervisor(tmp_path: Path, name: str) -> None:
+    """A grant that is not valid is what it refuses, not the name of the request."""
+    count = len(collect_methods(Services)[name].parameters) - 1
+    async with opened(tmp_path / "state") as serving:
+        refused = await serving.serve("no grant", name, (None,) * count)
+        assert type(refused.error) is SessionClosed
+        assert type((await serving.serve("no grant", f"{name}s", ())).error) is PermissionDenied
+
+
+async def test_each_declared_request_of_memory_reaches_the_supervisor(tmp_path: Path) -> None:
+    """Memory alone may ask, and for nothing that is not declared."""
+    async with opened(tmp_path / "state") as serving:
+        for name in collect_methods(Supervision):
+            assert (await serving.serve(serving.memory_key, name, ((),))).error is None
+            assert type((await serving.serve(serving.host_key, name, ((),))).error) is PermissionDenied
+        refused = await serving.serve(serving.memory_key, "create", ())
+        assert type(refused.error) is PermissionDenied
 
 
 async def test_a_tree_that_can_not_be_taken_up_leaves_nothing(tmp_path: Path) -> None:

@@ -33,26 +33,6 @@ from sessiontree.backends.ray.client.serialization import (
 )
 from sessiontree.backends.ray.hosts.process_start import RestartKeeper
 from sessiontree.contracts.errors import MemoryFailed, describe_error
-from sessiontree.contracts.facts.stimuli import SendMode
-from sessiontree.contracts.handles.mcp import ServerCall, ServerReply
-from sessiontree.contracts.handles.ports import (
-    AgentInfo,
-    SessionFilter,
-    SessionReport,
-    SessionRow,
-    SessionRows,
-    SpawnRequest,
-    Transcript,
-)
-from sessiontree.contracts.handles.previews import PublishedPage
-from sessiontree.contracts.handles.runtime_control import RestartReport, RuntimeStatus
-from sessiontree.contracts.handles.vision import VisionAnswer
-from sessiontree.contracts.recorded.canvas import CanvasReport
-from sessiontree.contracts.recorded.child_workspaces import ChildChanges
-from sessiontree.contracts.recorded.cron import CronTable, JobChange, JobRow, JobRun
-from sessiontree.contracts.recorded.senders import Principal
-from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.contracts.values.messages import AssistantMessage, ImageContent
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ask_for_keys_by
@@ -63,22 +43,24 @@ from sessiontree.runtime.host.host_process import OwnProcess, measure_resident_b
 from sessiontree.runtime.memory.memory_api import Ended, MemoryClient, MemoryRight, ScopeAnswer
 from sessiontree.runtime.memory.memory_peers import open_store
 from sessiontree.runtime.memory.memory_service import MemoryHost, MemoryService
+from sessiontree.runtime.rights.host_services import Services
 from sessiontree.runtime.supervisor.tree_resources import ResourceCache
 from sessiontree.runtime.timing.clock import TreeClock, read_monotonic_ms
 from sessiontree.runtime.transport.frames import Adopt, Hello, HostHealth
 from sessiontree.runtime.transport.link import HostLost
 from sessiontree.runtime.transport.progress import Progress, ProgressHub
-from sessiontree.runtime.transport.rpc import RpcResponse
+from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, get_method, make_proxy
 from sessiontree.sandbox import read_level_in_force, run_self_test
 from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
 
 LAST_WORDS_S = 2.0
+_SPAWN = get_method(Services.spawn)
 ABANDONED_S = 60.0
 """After how long a host on another node ends if its supervisor, which polls every few seconds, is silent."""
 
 
-class RemoteServices:
-    """The supervisor's services, each with one actor call; a grant identifies the session.
+class SupervisorPort:
+    """The way to the supervisor's actor, with one actor call for each question.
 
     Args:
         supervisor: The supervisor's actor.
@@ -91,21 +73,23 @@ class RemoteServices:
         self._spawns: list[tuple[tuple[str, str, tuple[Any, ...]], asyncio.Future[str]]] = []
         """The spawns of this turn of the event loop, which go together."""
         self._sending: set[asyncio.Task[None]] = set()
+        self.services: Services = make_proxy(Services, self)
+        """The requests of a host; a grant, the first argument of each, identifies the session."""
 
-    async def spawn(
-        self,
-        grant: str,
-        request: SpawnRequest,
-        key: str,
-        forbidden: str | None = None,
-        asked_by: tuple[Principal, ...] = (),
-    ) -> str:
-        """Spawn a child of the session; return its id."""
+    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
+        """Ask the supervisor for the session of the grant that is the first argument."""
+        grant, *rest = given
+        if method is _SPAWN:
+            return await self._spawn(grant, tuple(rest))
+        return await self._ask(grant, method.name, *rest)
+
+    async def _spawn(self, grant: str, given: tuple[Any, ...]) -> str:
+        # The spawns of one turn of the event loop share one actor call.
         loop = asyncio.get_running_loop()
         if not self._spawns:
             loop.call_soon(self._send_spawns)
         session: asyncio.Future[str] = loop.create_future()
-        self._spawns.append(((grant, "spawn", (request, key, forbidden, asked_by)), session))
+        self._spawns.append(((grant, _SPAWN.name, given), session))
         return await session
 
     def _send_spawns(self) -> None:
@@ -122,7 +106,7 @@ class RemoteServices:
             answers: tuple[RpcResponse, ...] = load_value(data)
         except Exception as error:  # noqa: BLE001 - whoever spawns gets it, as with a call of its own
             for _, session in spawns:
-                if not session.done():
+                if not session.done():  # race: its call was cancelled while the answer was on its way
                     session.set_exception(error)
             return
         for (_, session), answer in zip(spawns, answers, strict=True):
@@ -131,132 +115,6 @@ class RemoteServices:
                     session.set_result(answer.taken())
                 except Exception as error:  # noqa: BLE001 - as above
                     session.set_exception(error)
-
-    async def say(self, grant: str, text: str) -> None:
-        """Send a message to the nearest channel at or above the session."""
-        await self._ask(grant, "say", text)
-
-    async def report(self, grant: str) -> SessionReport:
-        """Return the session's status report."""
-        report: SessionReport = await self._ask(grant, "report")
-        return report
-
-    async def list_below(self, grant: str, wanted: SessionFilter) -> SessionRows:
-        """Return the sessions below the session that fit a filter."""
-        rows: SessionRows = await self._ask(grant, "list_below", wanted)
-        return rows
-
-    async def read_child_history(
-        self, grant: str, target: str, limit: int, before: int | None, results: bool
-    ) -> Transcript:
-        """Return messages of a session below the session."""
-        transcript: Transcript = await self._ask(grant, "read_child_history", target, limit, before, results)
-        return transcript
-
-    async def list_agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
-        """Return the agents that the session may name."""
-        agents: tuple[AgentInfo, ...] = await self._ask(grant, "list_agents_below")
-        return agents
-
-    async def send_from(
-        self, grant: str, target: str, text: str, mode: SendMode, key: str, asked_by: tuple[Principal, ...]
-    ) -> str:
-        """Send a message of the session to another one; return the receiver's id."""
-        receiver: str = await self._ask(grant, "send_from", target, text, mode, key, asked_by)
-        return receiver
-
-    async def stop_below(self, grant: str, target: str, reason: str) -> tuple[SessionRow, ...]:
-        """Stop a session below the session; return how it and those below it ended."""
-        rows: tuple[SessionRow, ...] = await self._ask(grant, "stop_below", target, reason)
-        return rows
-
-    async def change_canvas(
-        self, grant: str, action: str, content: Mapping[str, JsonValue], key: str
-    ) -> CanvasReport:
-        """Change the session's canvas."""
-        report: CanvasReport = await self._ask(grant, "change_canvas", action, content, key)
-        return report
-
-    async def ask_image_model(
-        self,
-        grant: str,
-        question: str,
-        images: tuple[ImageContent, ...],
-        key: str,
-        reply: AssistantMessage | None = None,
-    ) -> VisionAnswer:
-        """Ask the image model of the session's agent."""
-        answer: VisionAnswer = await self._ask(grant, "ask_image_model", question, images, key, reply)
-        return answer
-
-    async def drop_image_question(self, grant: str, key: str) -> None:
-        """Drop a question to the image model."""
-        await self._ask(grant, "drop_image_question", key)
-
-    async def ask_canvas(self, grant: str, kind: str, code: str, key: str, timeout_s: float) -> str:
-        """Ask a frame that shows the session's canvas."""
-        answer: str = await self._ask(grant, "ask_canvas", kind, code, key, timeout_s)
-        return answer
-
-    async def timed_jobs(self, grant: str) -> CronTable:
-        """Return the timed jobs of a Main's tree."""
-        table: CronTable = await self._ask(grant, "timed_jobs")
-        return table
-
-    async def list_job_runs(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
-        """Return runs and skips of a timed job, newest first."""
-        runs: tuple[JobRun, ...] = await self._ask(grant, "list_job_runs", job_id, limit)
-        return runs
-
-    async def change_job(
-        self, grant: str, change: JobChange, key: str, asked_by: tuple[Principal, ...]
-    ) -> JobRow:
-        """Carry out a change of timed jobs; return the job."""
-        row: JobRow = await self._ask(grant, "change_job", change, key, asked_by)
-        return row
-
-    async def report_runtime_status(self, grant: str) -> RuntimeStatus:
-        """Return what the runtime does."""
-        status: RuntimeStatus = await self._ask(grant, "report_runtime_status")
-        return status
-
-    async def replace_hosts(self, grant: str) -> RestartReport:
-        """Replace the hosts of the pools."""
-        report: RestartReport = await self._ask(grant, "replace_hosts")
-        return report
-
-    async def ensure_container(self, grant: str, protected: tuple[str, ...]) -> str:
-        """Return the name of the session's container; start it if it is not running."""
-        name: str = await self._ask(grant, "ensure_container", protected)
-        return name
-
-    async def publish(self, grant: str, name: str, files: Mapping[str, bytes], entry: str) -> PublishedPage:
-        """Publish a page of the session."""
-        page: PublishedPage = await self._ask(grant, "publish", name, files, entry)
-        return page
-
-    async def call_server(self, grant: str, call: ServerCall) -> ServerReply:
-        """Call a tool of an MCP server."""
-        reply: ServerReply = await self._ask(grant, "call_server", call)
-        return reply
-
-    async def drop_server_call(self, grant: str, key: str) -> None:
-        """Drop a call of an MCP server."""
-        await self._ask(grant, "drop_server_call", key)
-
-    async def list_child_changes(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
-        """Return what children of the session changed in workspaces of their own."""
-        changes: tuple[ChildChanges, ...] = await self._ask(grant, "list_child_changes", target)
-        return changes
-
-    async def read_changed_content(self, grant: str, target: str, path: str | None) -> bytes:
-        """Return the content of a file that a child changed, or its patch."""
-        content: bytes = await self._ask(grant, "read_changed_content", target, path)
-        return content
-
-    async def settle_changes(self, grant: str, target: str, state: Literal["merged", "discarded"]) -> None:
-        """Record what became of a child's changes."""
-        await self._ask(grant, "settle_changes", target, state)
 
     async def resources(self, equipment: str) -> bytes:
         """Return a tree's resources for hosts."""
@@ -370,7 +228,7 @@ class FrameActor(Generic[Core]):
         self._is_elsewhere = settings.node_id not in {None, own}
         """Whether the process runs on another node than the supervisor."""
         self._settings = settings
-        self._services = RemoteServices(supervisor, settings.key)
+        self._supervisor = SupervisorPort(supervisor, settings.key)
         self._heard_s = time.monotonic()
 
     @ray.method(num_returns=0)
@@ -455,10 +313,10 @@ class HostActor(FrameActor[HostCore]):
             self._process = OwnProcess(settings.supervisor_pid, *given)
         equipment: ResourceCache[HostEquipment] = ResourceCache(self._fetch_equipment, open_for_host)
         self._resources = equipment
-        memory = MemoryClient(self._services.memory).memory
+        memory = MemoryClient(self._supervisor.memory).memory
         self._core = HostCore(
             equipment.of,
-            self._services,
+            self._supervisor.services,
             memory,
             ProgressHub(),
             clock.now_ms,
@@ -471,7 +329,7 @@ class HostActor(FrameActor[HostCore]):
         return time.monotonic() - self._heard_s > ABANDONED_S
 
     async def _fetch_equipment(self, name: str) -> bytes:
-        packed_here = await self._services.resources(name)
+        packed_here = await self._supervisor.resources(name)
         copies = self._settings.copies
         return (
             set_copy_folder(packed_here, copies) if self._is_elsewhere and copies is not None else packed_here
@@ -481,7 +339,7 @@ class HostActor(FrameActor[HostCore]):
         return self._core.embodied
 
     def _say_last_words(self, reason: str) -> None:
-        self._services.last_words(self._core.grant, reason)
+        self._supervisor.last_words(self._core.grant, reason)
 
 
 class GatewayActor(FrameActor[GatewayHost]):
@@ -518,7 +376,7 @@ class GatewayActor(FrameActor[GatewayHost]):
         if not self._has_variables and self._settings.keys is not None:
             await asyncio.to_thread(take_variables, self._settings.keys)
             self._has_variables = True
-        return await self._services.model(name)
+        return await self._supervisor.model(name)
 
 
 END_S = 5.0
@@ -530,7 +388,7 @@ class MemoryActor:
     def __init__(self, supervisor: Any, settings: HostSettings, memory: MemorySettings, uri: str) -> None:
         """Keep the settings; nothing runs before the first call."""
         tidy()
-        self._services = RemoteServices(supervisor, settings.key)
+        self._supervisor = SupervisorPort(supervisor, settings.key)
         self._settings = settings
         self._memory = memory
         self._uri = uri
@@ -557,17 +415,17 @@ class MemoryActor:
         return await asyncio.shield(self._beginning)
 
     async def _begin(self) -> MemoryHost:
-        settings, services = self._settings, self._services
+        settings, supervisor = self._settings, self._supervisor
         if self._process is None:
             self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, lambda reason: None)
-        await services.begun(os.getpid())
+        await supervisor.begun(os.getpid())
         if settings.keys is not None:
             hide_memory()
             await asyncio.to_thread(take_variables, settings.keys)
             if self._memory.storage_options:
                 options = await asyncio.to_thread(fetch_options, settings.keys)
                 self._memory = self._memory.with_options(options)
-        core = MemoryService(self._uri, partial(open_store, self._memory, self._uri), services)
+        core = MemoryService(self._uri, partial(open_store, self._memory, self._uri), supervisor)
         return MemoryHost(core, settings.key)
 
 
