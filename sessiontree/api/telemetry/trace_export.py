@@ -16,7 +16,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.tools.hooks import Hook
 from sessiontree.hooks.redact import redact_with
 from sessiontree.runtime.telemetry.span_sender import SpanSender
-from sessiontree.runtime.telemetry.tree_spans import Content
+from sessiontree.runtime.telemetry.span_writer import Content
 from sessiontree.runtime.telemetry.tree_tracer import TreeTracer
 
 if TYPE_CHECKING:

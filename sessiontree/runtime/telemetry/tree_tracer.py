@@ -23,8 +23,10 @@ from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.journal.place import JournalPlace
 from sessiontree.runtime.telemetry.span_sender import Traced
+from sessiontree.runtime.telemetry.span_writer import Content
 from sessiontree.runtime.telemetry.spans import SpanRecord
-from sessiontree.runtime.telemetry.tree_spans import ROOT_NAME, Content, TreeSpans
+from sessiontree.runtime.telemetry.tree_reducer import ROOT_NAME
+from sessiontree.runtime.telemetry.tree_spans import TreeSpans
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 READ_AT_ONCE: Final = 128

@@ -246,8 +246,7 @@ def test_planted_bug_of_spans_is_found(broken: type[OpenSpans]) -> None:
 
     class Planted(TreeSpans):
         def __init__(self, config: TreeConfig) -> None:
-            super().__init__(config)
-            self._spans = broken(config)
+            super().__init__(config, spans=broken(config))
 
     def is_wrong(journal: tuple[list[JournalRecord], set[int]]) -> bool:
         try:
