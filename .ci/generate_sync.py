@@ -445,7 +445,8 @@ def body(
     if name in ITERATIONS:
         called = f"aiter({inner})" if name == "__aiter__" else f"{inner}.{name}({given})"
         held, at_once = ITERATIONS[name]
-        return f"return {wrapper.format(f'drain_iterator(self._crossing, lambda: {called}, {held}, {at_once})')}"
+        drained = f"drain_iterator(self._crossing, lambda: {called}, {held}, {at_once})"
+        return f"return {wrapper.format(drained)}"
     if name in DIRECT:
         return f"return {inner}.{name}" + ("" if "property" in decorators else f"({given})")
     if twin.name in ON_OWN_LEASE:
