@@ -39,7 +39,7 @@ CELLS = (
     tree
     """,
     "await tree.main.send('report.txt')",
-    "figure(tree, 'time')",
+    "draw_figure(tree, 'time')",
 )
 """The fourth one waits for a person."""
 ASKS = 3

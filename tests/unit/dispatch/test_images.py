@@ -119,7 +119,7 @@ from sessiontree.contracts.errors import ImageRefused
 from sessiontree.dispatch.images import clean_image
 data = base64.b64encode(sys.stdin.buffer.read()).decode()
 try:
-    cleaned(ImageContent(data, ""), ImageLimits(), "it", 60, lambda: False)
+    clean_image(ImageContent(data, ""), ImageLimits(), "it", 60, lambda: False)
     refused = None
 except ImageRefused as error:
     refused = error.reason

@@ -34,11 +34,11 @@ FAILS = 0x00050000 | errno.EIO
 
 async def main():
     journal = journals.Journal.open(Path(sys.argv[1]))
-    here = jail.machine()
+    here = jail.detect_machine()
     lines = [(LOAD, 0, ""), (EQUAL, SYNC, "fails"), (EQUAL, DATASYNC, "fails"),
              (RETURN, jail.ALLOW, ""), (RETURN, FAILS, "fails:")]
     jail.renounce_privileges()
-    jail.filter_calls(here, jail.assembled(lines))  # every thread from here on
+    jail.filter_calls(here, jail.assemble(lines))  # every thread from here on
     journal.start(asyncio.get_running_loop())
     try:
         await journal.create_tree("tree", {})

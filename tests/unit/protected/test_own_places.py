@@ -22,7 +22,7 @@ import json, sys
 {more}
 from sessiontree.protected import own_places, find_protected_places
 own = own_places()
-places = protected_places(sys.argv[1], own)
+places = find_protected_places(sys.argv[1], own)
 print(json.dumps({{"why": places._why, "folders": list(places._folders), "seen": places.see().paths}}))
 """
 

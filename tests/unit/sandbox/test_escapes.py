@@ -42,7 +42,7 @@ import os, sys
 from sessiontree.sandbox import jail
 options = jail.parse(sys.argv[1:])
 jail.renounce_privileges()
-jail.restrict_files(jail.landlock_abi(), options.hidden, options.writable)
+jail.restrict_files(jail.query_landlock_abi(), options.hidden, options.writable)
 os.execvp(options.command[0], options.command)
 """
 WITHOUT_LANDLOCK = """
@@ -50,7 +50,7 @@ import os, sys
 from sessiontree.sandbox import jail
 options = jail.parse(sys.argv[1:])
 jail.renounce_privileges()
-jail.filter_calls(jail.machine(), jail.filter_program(jail.machine()))
+jail.filter_calls(jail.detect_machine(), jail.filter_program(jail.detect_machine()))
 os.execvp(options.command[0], options.command)
 """
 ON_AN_OLDER_KERNEL = """
@@ -59,7 +59,7 @@ from sessiontree.sandbox import jail
 options = jail.parse(sys.argv[1:])
 jail.renounce_privileges()
 jail.restrict_files(5, options.hidden, options.writable)
-jail.filter_calls(jail.machine(), jail.filter_program(jail.machine(), os.getpid()))
+jail.filter_calls(jail.detect_machine(), jail.filter_program(jail.detect_machine(), os.getpid()))
 os.execvp(options.command[0], options.command)
 """
 

@@ -226,7 +226,7 @@ from sessiontree.sandbox import jail
 # Answers landlock_create_ruleset, 444, as a kernel without Landlock does.
 program = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, {jail.ENOSYS}), (0x06, 0, 0, {jail.ALLOW})]
 jail.renounce_privileges()
-jail.filter_calls(jail.machine(), program)
+jail.filter_calls(jail.detect_machine(), program)
 os.execv(sys.executable, [sys.executable, "-I", "-S", jail.__file__, *sys.argv[1:]])
 """
 

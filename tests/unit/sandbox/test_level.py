@@ -12,7 +12,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.sandbox import Level, detect_level, jail, read_level_in_force
 from tests.unit.sandbox.conftest import CHECKOUT
 
-TELL = "from sessiontree.sandbox import read_level_in_force; print(level_in_force())"
+TELL = "from sessiontree.sandbox import read_level_in_force; print(read_level_in_force())"
 
 
 def told(*before: str, said: str | None = None) -> str:
@@ -82,6 +82,6 @@ def test_seccomp_is_believed_only_with_a_filter() -> None:
     """Planted bug: files are confined, calls are not, and the variable says both."""
     program = (
         "import os, sys; from sessiontree.sandbox import jail; jail.renounce_privileges(); "
-        "jail.restrict_files(jail.landlock_abi(), []); os.execv(sys.argv[1], sys.argv[1:])"
+        "jail.restrict_files(jail.query_landlock_abi(), []); os.execv(sys.argv[1], sys.argv[1:])"
     )
     assert told(sys.executable, "-c", program, said="landlock-5+seccomp") == "landlock-5"

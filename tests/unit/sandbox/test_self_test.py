@@ -29,7 +29,7 @@ from pathlib import Path
 ready = ThreadPoolExecutor(1)
 ready.submit(os.getpid).result()
 from sessiontree.sandbox import run_self_test
-found = self_test(Path(sys.argv[1]), ready)
+found = run_self_test(Path(sys.argv[1]), ready)
 print(json.dumps([found.holds, found.faults()]))
 """
 
@@ -104,9 +104,9 @@ from sessiontree.sandbox import jail, run_self_test
 ready = ThreadPoolExecutor(1)
 ready.submit(os.getpid).result()
 jail.renounce_privileges()
-jail.restrict_files(jail.landlock_abi(), [])
-jail.filter_calls(jail.machine(), jail.filter_program(jail.machine()))
-for line in self_test(Path(sys.argv[1]), ready).faults():
+jail.restrict_files(jail.query_landlock_abi(), [])
+jail.filter_calls(jail.detect_machine(), jail.filter_program(jail.detect_machine()))
+for line in run_self_test(Path(sys.argv[1]), ready).faults():
     print(line)
 """
 
