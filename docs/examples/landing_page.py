@@ -20,8 +20,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-from sessiontree import AgentSpec, Answer, FunctionModel, ModelRequest, SessionTree, script_call
-from sessiontree.contracts.values.messages import Message, ToolCall, ToolResultMessage
+from sessiontree import (
+    AgentSpec,
+    Answer,
+    FunctionModel,
+    Message,
+    ModelRequest,
+    SessionTree,
+    ToolCall,
+    ToolResultMessage,
+    script_call,
+)
 
 PROMPT = (
     "You are a landing page builder. Generate a beautiful, responsive landing page based on the user's "

@@ -43,7 +43,7 @@ class TreeFigure:
         return self.png
 
 
-def draw_figure(tree: Any, what: str = "time") -> TreeFigure:
+def figure(tree: Any, what: str = "time") -> TreeFigure:
     """Draw a tree, open or closed.
 
     Args:

@@ -191,7 +191,7 @@ class SemanticEdges:
                 parent.causes.append((known.last, "subagent_return"))
 
 
-def derive_edges(config: TreeConfig, records: Iterable[JournalRecord]) -> Iterator[SemanticEdge]:
+def edges_of(config: TreeConfig, records: Iterable[JournalRecord]) -> Iterator[SemanticEdge]:
     """Yield the edges of a tree's facts, in the order in which they came to be known.
 
     Raises:

@@ -63,7 +63,7 @@ class Plot:
     png: bytes
 
 
-def draw_plots(report: RunReport) -> tuple[Plot, ...]:
+def plots_of(report: RunReport) -> tuple[Plot, ...]:
     """Return the pictures of a report; those without values are left out."""
     plots = []
     if report.overall.scored:

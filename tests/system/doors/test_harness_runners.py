@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.api.trajectories.semantic_edges import derive_edges
+from sessiontree.api.trajectories.semantic_edges import edges_of
 from sessiontree.contracts.values.request_names import EDGES_KEY
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_config
@@ -147,4 +147,4 @@ def edges_in(state: Path) -> list[dict[str, Any]]:
     with Journal.open(path.parent, read_only=True) as journal:
         (row,) = journal.trees()
         config = read_config(journal.row0(row.tree_id))
-        return [each._asdict() for each in derive_edges(config, journal.read(row.tree_id))]
+        return [each._asdict() for each in edges_of(config, journal.read(row.tree_id))]

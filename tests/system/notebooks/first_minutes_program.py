@@ -21,7 +21,7 @@ CELLS = (
     """
     %load_ext sessiontree
     from sessiontree import FunctionModel, PermissionTier, SessionTree, script_call, tool
-    from sessiontree.notebook.figures import draw_figure
+    from sessiontree.notebook.figures import figure
     """,
     """
     @tool(tier=PermissionTier.ELEVATED)
@@ -39,7 +39,7 @@ CELLS = (
     tree
     """,
     "await tree.main.send('report.txt')",
-    "draw_figure(tree, 'time')",
+    "figure(tree, 'time')",
 )
 """The fourth one waits for a person."""
 ASKS = 3

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.api.trajectories.atif_export import TreeTrajectory
-from sessiontree.api.trajectories.semantic_edges import derive_edges
+from sessiontree.api.trajectories.semantic_edges import edges_of
 from sessiontree.api.trajectories.step_spool import StepSpool
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.facts import session_facts
@@ -96,7 +96,7 @@ def test_edges_are_the_same_without_a_trajectory(grown: Grown) -> None:
     """Doors read the edges from the facts alone."""
     config, records = grown(2)
     found = trajectory_of(config, records)["extra"][EDGES_KEY]["edges"]
-    assert [each._asdict() for each in derive_edges(config, records)] == found
+    assert [each._asdict() for each in edges_of(config, records)] == found
     assert {each["type"] for each in found} == {
         "subagent_call", "subagent_return", "subagent_cancel", "compaction_attempt", "compaction"
     }  # fmt: skip

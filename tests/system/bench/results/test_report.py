@@ -13,7 +13,7 @@ from PIL import Image
 
 from sessiontree import ConfigError
 from sessiontree.bench import RunResults
-from sessiontree.bench.results.plots import draw_plots
+from sessiontree.bench.results.plots import plots_of
 from sessiontree.bench.results.report import MAX_CASES, OVERALL
 from sessiontree.bench.results.report_page import MAX_SHOWN, page_of
 from sessiontree.bench.statistics.intervals import (
@@ -166,7 +166,7 @@ def test_one_sample_has_no_bootstrap_interval(tmp_path: Path) -> None:
     assert report.scores[0].clustered_pass_rate.low is None
     assert report.scores[0].pass_rate.low == pytest.approx(0.2065, abs=1e-3)
     assert list(report.score_table())[1][8] == "-"
-    assert draw_plots(report)
+    assert plots_of(report)
 
 
 def test_run_without_results_is_refused(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_run_with_given_up_samples_only_is_reported(tmp_path: Path) -> None:
     report = RunResults(run_dir).report()
     assert report.scores == ()
     assert report.overall.pass_rate.value is None
-    assert draw_plots(report) == ()
+    assert plots_of(report) == ()
     assert "given up: EngineLost: 1" in page_of(report, ())
 
 
@@ -201,7 +201,7 @@ def test_many_failures_are_counted_and_some_are_named(tmp_path: Path) -> None:
 def test_pictures_are_png(tmp_path: Path) -> None:
     """One of the rates, one of time and one of cost, each with a description; costs of zero are not drawn."""
     report = RunResults(make_run(tmp_path / "run", passes(1, 0, 1))).report()
-    plots = draw_plots(report)
+    plots = plots_of(report)
     assert [plot.name for plot in plots] == ["pass_rates", "wall_time", "cost"]
     for plot in plots:
         with Image.open(BytesIO(plot.png)) as image:
@@ -212,7 +212,7 @@ def test_pictures_are_png(tmp_path: Path) -> None:
             assert len(colors) > 10  # not an empty sheet
     assert "exact 66.7%, Wilson 20.8% to 93.9%" in plots[0].description
     free = [GivenSample("a", {"exact": 1.0}, cost_usd=0.0)]
-    names = [plot.name for plot in draw_plots(RunResults(make_run(tmp_path / "free", free)).report())]
+    names = [plot.name for plot in plots_of(RunResults(make_run(tmp_path / "free", free)).report())]
     assert names == ["pass_rates", "wall_time"]
 
 
@@ -222,13 +222,13 @@ def test_names_in_pictures_are_text(tmp_path: Path) -> None:
     report = RunResults(
         make_run(tmp_path / "run", [GivenSample("a", scores), GivenSample("b", scores)])
     ).report()
-    assert len(draw_plots(report)) == 3
+    assert len(plots_of(report)) == 3
 
 
 def test_page_stands_alone(tmp_path: Path) -> None:
     """Pictures are inside, nothing is fetched, nothing runs; captions and descriptions are there."""
     report = RunResults(make_run(tmp_path / "run", passes(1, 0, 1))).report()
-    plots = draw_plots(report)
+    plots = plots_of(report)
     page = parsed(page_of(report, plots))
     sources = [value for _, name, value in page.attributes if name in {"src", "href", "srcset", "action"}]
     assert len(sources) == len(plots)
@@ -261,7 +261,7 @@ def hostile_text_is_text(source: str) -> None:
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     """Ids, names, errors and answers are escaped wherever they are shown."""
     report = hostile_run(tmp_path / "run").report()
-    page = page_of(report, draw_plots(report))
+    page = page_of(report, plots_of(report))
     hostile_text_is_text(page)
     for planted in (html.unescape(page), page.replace(r"\u{202e}", "\u202e")):
         with pytest.raises(AssertionError):
