@@ -300,8 +300,12 @@ def formatted(text: str, path: str) -> str:
 
 def text_of(face: Face) -> str:
     """Return a module's text, before it is formatted."""
-    sources = {twin.module: Source(twin.module) for twin in face.twins}
-    classes = [class_text(twin, sources[twin.module]) for twin in face.twins]
+    classes = [class_text(twin, Source(twin.module)) for twin in face.twins]
+    sources = {
+        source.module: source
+        for twin in face.twins
+        for source, _ in Source(twin.module).list_classes(twin.name)
+    }
     own = {twin.name for twin in face.twins} | set(re.findall(r"\w+", face.imports))
     light, heavy = set[str](), set[str]()
     for source in sources.values():
@@ -337,6 +341,7 @@ class Source:
     """The module of an async class: its classes, and where the names in it come from."""
 
     def __init__(self, module: str) -> None:
+        self.module = module
         path = ROOT / "sessiontree" / f"{module.replace('.', '/')}.py"
         self.text = path.read_text("utf-8")
         self.lines = self.text.splitlines()
@@ -356,6 +361,17 @@ class Source:
     def definition(self, name: str) -> ast.ClassDef:
         """Return a class."""
         return next(each for each in self.tree.body if isinstance(each, ast.ClassDef) and each.name == name)
+
+    def list_classes(self, name: str) -> list[tuple[Source, ast.ClassDef]]:
+        """Return a class and the classes of the API that it is based on, each with its module."""
+        defined = self.definition(name)
+        found = [(self, defined)]
+        for base in defined.bases:
+            named = base.value if isinstance(base, ast.Subscript) else base
+            imported = self.imports.get(ast.unparse(named), "")
+            if place := re.fullmatch(r"from sessiontree\.(api\.[\w.]+) import (\w+)", imported):
+                found += Source(place[1]).list_classes(place[2])
+        return found
 
 
 def _imports(body: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
@@ -379,7 +395,8 @@ def _defined(node: ast.stmt) -> list[str]:
 
 def class_text(twin: Twin, source: Source) -> str:
     """Return a twin's source."""
-    original = source.definition(twin.name)
+    classes = source.list_classes(twin.name)
+    original = classes[0][1]
     doc = docstring(original, twin.name)
     if not twin.made_by_programs:
         doc = doc.partition("\n\nArgs:")[0].partition(" Cheap;")[0]
@@ -394,10 +411,13 @@ def class_text(twin: Twin, source: Source) -> str:
         lines += ["    @property", f"    def {name}(self) -> {kind}:", f'        """{what}"""']
         lines.append(f"        return {twin.inner}.{name}")
     for method in twin.methods:
-        found = [each for each in original.body if getattr(each, "name", "") == method]
-        if not found:
+        for home, owner in classes:
+            found = [each for each in owner.body if isinstance(each, FUNCTIONS) and each.name == method]
+            lines += [method_text(twin, each, home) for each in found]
+            if found:
+                break
+        else:
             raise SystemExit(f"{twin.module}: {twin.name} has no {method}")
-        lines += [method_text(twin, each, source) for each in found if isinstance(each, FUNCTIONS)]
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, FunctionModel, ModelRequest, SessionTree, script_call
-from sessiontree.api.tree.session_handle import FACTS_PER_PAGE
+from sessiontree.api.tree.session_reader import FACTS_PER_PAGE
 from sessiontree.contracts.facts.session_facts import CallResolved
 from sessiontree.contracts.values.messages import Message
 from sessiontree.models.answers import Answer

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from operator import attrgetter
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Generic,
-    TypeVar,
-    Unpack,
-    cast,
-    overload,
-)
+from typing import Annotated, Any, Final, TypeVar, Unpack, overload
 
 from sessiontree.api.options.options import ApproverLike, parse_kind, split_approver
 from sessiontree.api.runtime.backend import Backend
-from sessiontree.api.runtime.runtime import load_late, place_of_open
+from sessiontree.api.runtime.runtime import load_late
 from sessiontree.api.tree.child_results import ChildResult, ResultAccess, run_children
 from sessiontree.api.tree.handle_arguments import (
     TASKS,
@@ -36,52 +26,30 @@ from sessiontree.api.tree.keyword_options import MapOptions, SettingsGiven, Spaw
 from sessiontree.api.tree.own_workspaces import OwnWorkspaces
 from sessiontree.api.tree.pending_reply import PendingReply
 from sessiontree.api.tree.program_hooks import ProgramHooks
-from sessiontree.contracts.errors import (
-    ConfigError,
-    EngineLost,
-    SessionClosed,
-    SessionError,
-)
-from sessiontree.contracts.facts.session_facts import ContextCompacted, MessagesShortened
+from sessiontree.api.tree.session_reader import SessionReader
+from sessiontree.contracts.errors import ConfigError, EngineLost, SessionClosed
 from sessiontree.contracts.facts.stimuli import SendMode
-from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import ChildKind, SessionKind, SessionStatus
 from sessiontree.contracts.recorded.programs import is_text_value, make_first_call
-from sessiontree.contracts.recorded.results import R, ResultCause, SessionResult
+from sessiontree.contracts.recorded.results import R, ResultCause
 from sessiontree.contracts.recorded.senders import Sender, resolve_sender
 from sessiontree.contracts.reports.fan_outs import ChildResults
-from sessiontree.contracts.settings.given_values import (
-    ANY_TEXT,
-    NATURAL,
-    TEXT,
-    Choice,
-    Edge,
-    Give,
-    Natural,
-    check_options,
-)
+from sessiontree.contracts.settings.given_values import ANY_TEXT, TEXT, Choice, Edge, check_options
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.values.jsonable import JsonValue, to_json_value
-from sessiontree.contracts.values.messages import ImageContent, Message, ToolReply
-from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.journal.replay import read_fact
-from sessiontree.runtime.transport.supervisor_api import Reply, SessionRecord, SupervisorApi, unwrap_reply
-from sessiontree.schema.result import convert_result, derive_result_schema
-from sessiontree.session.evolve import evolve
-from sessiontree.session.state import SessionState, make_initial_state
+from sessiontree.contracts.values.messages import ImageContent, ToolReply
+from sessiontree.runtime.transport.supervisor_api import Reply, unwrap_reply
+from sessiontree.schema.result import derive_result_schema
 from sessiontree.tree.report import ReceiptLine
 from sessiontree.tree.state import protocol as tree_stimuli
 
 _MODE = Edge[SendMode](Annotated[SendMode, Choice()])
 _SETTINGS = Edge[ModelSettings | None](SettingsGiven)
-_LIMIT = Edge[int | None](Annotated[Natural | None, Give("a whole number, at least 0, or None for all")])
 _ENDS_ALL: Final[frozenset[ResultCause]] = frozenset({"provider", "budget"})
-FACTS_PER_PAGE = 512
-"""Number of facts of a transcript that are read at a time."""
 T = TypeVar("T")
 
 
-class SessionHandle(Generic[R]):
+class SessionHandle(SessionReader[R]):
     """A handle of one session, with the type of its result. It is cheap; several may refer to one session."""
 
     def __init__(
@@ -100,18 +68,6 @@ class SessionHandle(Generic[R]):
         self._tree_id = tree_id
         self._result_type = result_type
         self._hooks = hooks
-
-    def __repr__(self) -> str:
-        """Name tree and session."""
-        return f"<session {self.session_id} of tree {self._tree_id}>"
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, Any]:
-        """Return the session and those below it for a notebook's cell: widget, HTML and text."""
-        place = place_of_open(self._tree_id)
-        if place is None:
-            return {"text/plain": repr(self)}
-        bundle: Mapping[str, Any] = load_late("tree_bundle")(place, self._tree_id, self.session_id)
-        return bundle
 
     @overload
     async def spawn(
@@ -324,22 +280,14 @@ class SessionHandle(Generic[R]):
                 workspace=options.get("workspace"),
             )
 
-        how = ResultAccess(SessionHandle._request_result, SessionHandle._convert_result)
+        how: ResultAccess[SessionHandle[Any]] = ResultAccess(
+            SessionHandle._request_result, SessionHandle._convert_result
+        )
         # A budget of its own that a child uses up says nothing about the others.
         ends_all = _ENDS_ALL if options.get("budget") is None else _ENDS_ALL - {"budget"}
         on_error = options.get("on_error", "return")
         ended = run_children(spawn, how, names, min(most, self._count_room()), on_error, ends_all)
         return load_late("with_bar")(ended, len(words), str(kind)) if options.get("progress") else ended
-
-    @property
-    def _supervisor(self) -> SupervisorApi:
-        """The supervisor, for callers on the tree's event loop."""
-        return self._on_loop.supervisor
-
-    @property
-    def _on_loop(self) -> Backend:
-        self._desk.check_loop()
-        return self._backend
 
     def _count_room(self) -> int:
         """Return how many more children the session may have; at least 1, so that an excess spawn fails."""
@@ -445,31 +393,6 @@ class SessionHandle(Generic[R]):
         except (SessionClosed, EngineLost) as closed:
             return closed
 
-    async def result(self) -> SessionResult[R]:
-        """Wait until the session ends and return its result; ``output`` has the requested type.
-
-        Raises:
-            SessionError: it is Main, which never completes by itself, and nothing ends it.
-        """
-        if self.session_id == MAIN and not await self._supervisor.is_ending(self._tree_id):
-            raise SessionError(
-                MAIN,
-                "main never completes by itself, so its result never comes; ask with send(…), or end "
-                "the tree with tree.finish(…) or tree.cancel() first",
-            )
-        return self._convert_result(await self._request_result())
-
-    def _request_result(self) -> asyncio.Future[SessionResult[Any]]:
-        """Return the session's result as a future; its ``output`` is plain."""
-        return self._on_loop.request_result(self._tree_id, self.session_id)
-
-    def _convert_result(self, result: SessionResult[Any]) -> SessionResult[R]:
-        """Return a result whose ``output`` has the requested type."""
-        value = result.output
-        if self._result_type is not None and value is not None and not _is_schema(self._result_type):
-            value = convert_result(self._result_type, value)
-        return replace(result, output=value, session_id=self.session_id)
-
     async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
         """End the session and everything below it.
 
@@ -499,77 +422,6 @@ class SessionHandle(Generic[R]):
         ANY_TEXT.take(reason, "reason")
         await asyncio.sleep(0)  # messages sent just before go first
         return await self._supervisor.interrupt(self._tree_id, self.session_id, reason)
-
-    def status(self) -> SessionReport:
-        """Return the session's current status."""
-        return self._on_loop.ask_now(lambda supervisor: supervisor.report(self._tree_id, self.session_id))
-
-    def history(self, *, after: int = 0, limit: int | None = None) -> list[Message]:
-        """Return messages of the session's transcript, oldest first, as far as it is durable.
-
-        It is the whole conversation. A compaction adds the summary at its time, as a notice, and removes
-        nothing. It is always read from the beginning; use :meth:`transcript` for a long one.
-
-        Args:
-            after: How many of the oldest messages to leave out.
-            limit: Maximum messages to return; None = all.
-
-        Raises:
-            ConfigError: a number is not valid, or below 0.
-        """
-        NATURAL.take(after, "after")
-        _LIMIT.take(limit, "limit")
-        found: list[Message] = []
-        for messages in self._read_pages():
-            found += messages[after:]
-            after = max(0, after - len(messages))
-            if limit is not None and len(found) >= limit:
-                break
-        return found[:limit]
-
-    async def transcript(self, *, after: int = 0) -> AsyncIterator[Message]:
-        """Iterate over the messages of the session's transcript, oldest first, as far as it is durable.
-
-        It is read page by page and yields to other tasks between pages.
-
-        Args:
-            after: How many of the oldest messages to leave out.
-
-        Raises:
-            ConfigError: the number is not valid, or below 0.
-        """
-        NATURAL.take(after, "after")
-        for messages in self._read_pages():
-            for message in messages[after:]:
-                yield message
-            after = max(0, after - len(messages))
-            await asyncio.sleep(0)
-
-    def _read_pages(self) -> Iterator[list[Message]]:
-        """Yield the messages of each page of facts in turn."""
-        seq, state = 0, cast("SessionState | None", None)
-        while state is None or seq:
-            record = self._page(seq)
-            state = state or make_initial_state(record.spec, record.limits)
-            for text in record.facts:
-                fact = read_fact(text)
-                if isinstance(fact, ContextCompacted):
-                    # What the summary replaced stays; the summary follows it.
-                    state.transcript.append(fact.summary)
-                elif not isinstance(fact, MessagesShortened):  # that concerns what the model sees
-                    evolve(state, fact)
-            yield state.transcript
-            state.transcript = []
-            seq = record.next_seq
-
-    def _page(self, after: int) -> SessionRecord:
-        return self._on_loop.ask_now(
-            lambda supervisor: supervisor.record_of(self._tree_id, self.session_id, after, FACTS_PER_PAGE)
-        )
-
-
-def _is_schema(result_type: Any) -> bool:
-    return isinstance(result_type, Mapping)
 
 
 def _build_schema(result_type: Any) -> Mapping[str, JsonValue] | None:

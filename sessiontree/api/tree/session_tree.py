@@ -1,8 +1,7 @@
 """A tree, as programs open, resume and fork it.
 
-Long because programs look all of this up in one class: half of it is docstrings and overloads.
-
-Floor 6, over a runtime. Not here: rules about sessions, which are in ``session`` and ``tree``.
+Floor 6, over a runtime. Not here: what a program does with an open tree (``running_tree``), and rules about
+sessions, which are in ``session`` and ``tree``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, NoReturn, Self, Unpack
 
 from sessiontree.api.agents.agents import AgentSpec, add_agent_policies, add_delegates
 from sessiontree.api.agents.approval_modes import restrict_agents
@@ -56,43 +55,32 @@ from sessiontree.api.runtime.paths import (
 )
 from sessiontree.api.runtime.runtime import Cell, Runtime, Sharing, Tenant, load_late, show_values_in_cells
 from sessiontree.api.runtime.runtime_options import BackendName
-from sessiontree.api.tree.fact_reader import FactReader
-from sessiontree.api.tree.keyword_options import ChildOptions, ResumeOptions, TreeOptions
+from sessiontree.api.tree.keyword_options import ResumeOptions, TreeOptions
+from sessiontree.api.tree.running_tree import RunningTree
 from sessiontree.channels.port import HumanChannel
-from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
+from sessiontree.contracts.errors import ConfigError, TreeNotFound
 from sessiontree.contracts.handles.runtime_control import OwnerConfiguration
-from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.approvals import Rule
-from sessiontree.contracts.settings.given_values import ANY_TEXT, TEXT, check_options
-from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.settings.given_values import TEXT, check_options
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import get_model_name
 from sessiontree.runtime.rights.session_rights import read_journaled_policy
 from sessiontree.runtime.supervisor.tree_resources import TreeSetup
-from sessiontree.runtime.transport.progress import ProgressReader
 
 if TYPE_CHECKING:
     from sessiontree.api.runtime.backend import Backend
-    from sessiontree.api.tree.client_calls import ClientCalls
-    from sessiontree.api.tree.inbox import Approvals, HumanInbox
-    from sessiontree.api.tree.program_hooks import ProgramHooks
-    from sessiontree.api.tree.questions import Questions
-    from sessiontree.api.tree.session_handle import SessionHandle
+    from sessiontree.api.tree.inbox import HumanInbox
     from sessiontree.contracts.facts.tree_config import PolicyRow, TreeConfig
-    from sessiontree.contracts.recorded.results import SessionResult
     from sessiontree.contracts.tools.skills import Skill
     from sessiontree.mcp.server_tools import GivenServer
-    from sessiontree.runtime.transport.supervisor_api import SupervisorApi
-    from sessiontree.tree.report import ReceiptLine
 
-T = TypeVar("T")
 _PARAMETERS = ("app", "approver", "channel", "runtime")
 """What opens a tree, besides options."""
 
 
-class SessionTree:
+class SessionTree(RunningTree):
     """A tree of sessions over one workspace. Use it as an async context manager.
 
     Args:
@@ -110,12 +98,7 @@ class SessionTree:
     _tenant: Tenant | None = None
     """Its entry in the runtime while it is open."""
     _holder: tuple[object, Callable[[], Awaitable[None]]] | None = None
-    _desk: HumanInbox | None = None
-    _hook_desk: ProgramHooks | None = None
-    _was_open: bool = False
     _servers: tuple[GivenServer, ...] = ()
-    _readers: weakref.WeakSet[ProgressReader]
-    """Readers of its progress; the tree's end is the end of loops over them."""
     _wishes: tuple[BackendName, int | None, MemorySettings | None]
 
     def __init__(
@@ -223,32 +206,6 @@ class SessionTree:
         own = {each.tool.name for each in found if not each.plugin}
         check_reach(table, self._agents, own)
         return check_schemas(table, own)
-
-    def __repr__(self) -> str:
-        """Name the tree."""
-        return f"<tree {self.tree_id}>"
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, Any]:
-        """Return the tree for a notebook's cell: a widget, HTML for a saved notebook, and text."""
-        if not self._was_open:
-            return {"text/plain": repr(self)}
-        bundle: Mapping[str, Any] = load_late("tree_bundle")(self.state_dir, self.tree_id)
-        return bundle
-
-    @property
-    def tree_id(self) -> str:
-        """The tree's id, unguessable."""
-        return self._config.tree_id
-
-    @property
-    def state_dir(self) -> Path:
-        """Where the journal is."""
-        return self._runtime.state_dir if self._runtime is not None else self._state_dir
-
-    @property
-    def channel(self) -> HumanChannel | None:
-        """Where Main talks to a person."""
-        return self._channel
 
     async def start(self) -> Self:
         """Create the tree; durable when this returns.
@@ -460,145 +417,6 @@ class SessionTree:
             self._runtime = self._given
             await tenant.let_go()
 
-    @property
-    def _backend(self) -> Backend:
-        if self._runtime is None:
-            raise _build_not_open_error()
-        return self._runtime.backend
-
-    @property
-    def _supervisor(self) -> SupervisorApi:
-        self._open()
-        return self._backend.supervisor
-
-    def _open(self) -> HumanInbox:
-        if self._desk is None:
-            raise _build_not_open_error()
-        self._desk.check_loop()
-        return self._desk
-
-    @property
-    def main(self) -> SessionHandle:
-        """The session that talks to the person."""
-        return self.session("main")
-
-    def session(self, session_id: str) -> SessionHandle:
-        """Return a handle of any session of the tree; its path is ``session_id``, such as ``main/w1``."""
-        backend, desk = self._backend, self._open()
-        handle: SessionHandle = load_late("handle")(
-            backend, desk, self.tree_id, session_id, hooks=self._hook_desk
-        )
-        return handle
-
-    @overload
-    async def run(
-        self, task: str, *, result_type: type[T], **options: Unpack[ChildOptions]
-    ) -> SessionResult[T]: ...
-
-    @overload
-    async def run(
-        self, task: str, *, result_type: Any = ..., **options: Unpack[ChildOptions]
-    ) -> SessionResult[Any]: ...
-
-    async def run(
-        self, task: str, *, result_type: Any = None, **options: Unpack[ChildOptions]
-    ) -> SessionResult[Any]:
-        """Give a task to a new Branch below Main, and return its final answer, after all its children.
-
-        The Branch may spawn sessions and answers once the last of them has ended; its interim messages are
-        not returned. If the call is cancelled, the Branch is cancelled with everything below it. Each call
-        creates a new Branch, which does not see Main's transcript.
-
-        Args:
-            task: Its first message.
-            result_type: Type of its final message, as for :meth:`SessionHandle.spawn`.
-            options: Members of :class:`ChildOptions` by name: its agent, budget, model settings, skills and
-                time to live.
-
-        Returns:
-            The result of the completed Branch; ``output`` has the requested type.
-
-        Raises:
-            SessionFailed: it did not complete; says why.
-            SpawnRefused, LimitExceeded: a rule or limit forbids it; nothing was started.
-            ConfigError: an argument is wrong.
-        """
-        check_options(options, ChildOptions, "run", "task", "result_type")
-        (result,) = await self.main.map(
-            "branch", [task], on_error="first", result_type=result_type, **options
-        )
-        return result
-
-    @property
-    def approvals(self) -> Approvals:
-        """Requests that wait for a person."""
-        return self._open().approvals
-
-    @property
-    def questions(self) -> Questions:
-        """Questions that wait for a person."""
-        return self._open().questions
-
-    @property
-    def client_calls(self) -> ClientCalls:
-        """Calls of client tools that wait for the program."""
-        return self._open().client_calls(self._table)
-
-    def events(self, *, after: int = 0) -> FactReader:
-        """Iterate over the tree's durable facts in order, then wait for more; ends when Main has ended.
-
-        ``record.fact`` is an object of a class of :mod:`sessiontree.facts`, or several of them in
-        ``record.facts``. ``await tree.events().to_pandas()`` returns those so far.
-
-        Args:
-            after: Number of the last fact to skip.
-        """
-        return FactReader(self._supervisor, self.tree_id, after)
-
-    def progress(self, session_id: str | None = None) -> ProgressReader:
-        """Return a reader of events, which are not journaled: deltas, calls, and progress of tools.
-
-        ``async for progress in tree.progress()`` yields them from now on, until the tree is closed.
-
-        Args:
-            session_id: Path of the session to watch; None = all sessions of the tree.
-        """
-        reader = ProgressReader(self._backend.watch(self.tree_id, session_id))
-        self._readers.add(reader)
-        return reader
-
-    async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
-        """End the whole tree.
-
-        Args:
-            reason: What the journal and the sessions' results say.
-
-        Returns:
-            The receipt: every session and how it ended.
-        """
-        return await self.main.cancel(reason)
-
-    async def finish(self, summary: str) -> tuple[ReceiptLine, ...]:
-        """End the tree as completed, with ``summary`` as Main's final message; live children are cancelled.
-
-        Raises:
-            ConfigError: the final message is not text.
-        """
-        ANY_TEXT.take(summary, "summary")
-        supervisor = self._supervisor
-        for child in (await supervisor.report(self.tree_id, "main")).children:
-            await self.session(child).cancel(summary)
-        return await supervisor.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
-
-    def receipt(self) -> tuple[ReceiptLine, ...]:
-        """Return every session of the tree and its state."""
-        self._open()
-        return self._backend.ask_now(lambda supervisor: supervisor.receipt(self.tree_id))
-
-    def usage(self) -> Usage:
-        """Return the usage of all sessions of the tree so far, including those that have ended."""
-        return sum((line.usage for line in self.receipt()), Usage())
-
 
 def _open_configuration(app: App, root: Path) -> OwnerConfiguration | None:
     if app.configuration is None:
@@ -615,13 +433,6 @@ def _place_of(
     if runtime is not None:
         return runtime.state_dir
     return get_default_state_dir(root) if state_dir is None else make_absolute(state_dir, "state_dir")
-
-
-def _build_not_open_error() -> SessionTreeError:
-    return SessionTreeError(
-        "the tree is not open; use `async with SessionTree(…) as tree`, "
-        "or SessionTree.resume if it was closed"
-    )
 
 
 def _check_memory(memory: MemorySettings | None, runtime: Runtime | None) -> None:

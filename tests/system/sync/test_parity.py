@@ -55,7 +55,7 @@ RENAMED = {
 def differences(original: type, twin: type, made_by_programs: bool) -> list[str]:
     """Return what the twin lacks, or takes otherwise."""
     found = []
-    for name, member in vars(original).items():
+    for name, member in _list_members(original).items():
         public = not name.startswith("_") or name in RENAMED or (name == "__init__" and made_by_programs)
         if not public or not _is_method(member):
             continue
@@ -67,6 +67,12 @@ def differences(original: type, twin: type, made_by_programs: bool) -> list[str]
         elif not isinstance(member, property) and _taken(member) != _taken(counterpart):
             found.append(f"{name} takes {_taken(counterpart)}, not {_taken(member)}")
     return found
+
+
+def _list_members(original: type) -> dict[str, object]:
+    """Return what a class defines, or inherits from a class of this project."""
+    ours = [each for each in original.__mro__ if each.__module__.startswith(("sessiontree.", __name__))]
+    return {name: member for each in reversed(ours) for name, member in vars(each).items()}
 
 
 def _is_method(member: object) -> bool:
@@ -142,6 +148,10 @@ class Faithful:
         return ""
 
 
+class Heir(Original):
+    """Defines nothing of its own."""
+
+
 class Lacking(Faithful):
     """A method is not there."""
 
@@ -188,3 +198,4 @@ def test_faithful_twin_has_no_differences() -> None:
 def test_planted_difference_is_found(twin: type) -> None:
     """Each way of drifting apart is one difference."""
     assert len(differences(Original, twin, True)) == 1
+    assert differences(Heir, twin, True) == differences(Original, twin, True)
