@@ -126,7 +126,7 @@ def _write_files(made: RunReport, page: Path | None, pictures: Path | None, inde
         pictures.mkdir(parents=True, exist_ok=True)
         files += [str(_replace(pictures / f"{plot.name}.png", plot.png)) for plot in drawn]
     if page is not None:
-        links = None if index is None else partial(_load_late(_FOLDER).address_of, index, page.parent)
+        links = None if index is None else partial(_load_late(_FOLDER).make_address, index, page.parent)
         files.append(str(_replace(page, page_of(made, drawn, links).encode("utf-8"))))
     return files
 

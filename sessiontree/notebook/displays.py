@@ -95,7 +95,7 @@ def render_tree(state_dir: Path, tree_id: str, session: str = "main") -> Bundle:
     if find_spec("anywidget") is not None:
         show_values(get_running_shell())
         RUNNING.begin_picture(state_dir, tree_id, session)
-        widget_of = importlib.import_module("sessiontree.notebook.widget").widget_of
+        widget_of = importlib.import_module("sessiontree.notebook.widget").get_widget
         model = {"version_major": 2, "version_minor": 0, "model_id": widget_of(state_dir, tree_id).model_id}
         return {WIDGET_MIME: model, "text/plain": f"<tree {tree_id}>"}
     if snapshot["tree"]["is_live"] and find_spec("starlette") is not None:

@@ -168,7 +168,7 @@ def choose_progress() -> RunProgress:
     """Return what shows the progress of a run by default: the cell of a notebook, or else the log."""
     if _KERNEL not in sys.modules:
         return LoggedProgress()
-    found: RunProgress | None = importlib.import_module(_CELL).cell_progress()
+    found: RunProgress | None = importlib.import_module(_CELL).make_cell_progress()
     return LoggedProgress() if found is None else found
 
 
