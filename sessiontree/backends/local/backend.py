@@ -32,7 +32,7 @@ from sessiontree.runtime.host.host import HostCore, HostEquipment
 from sessiontree.runtime.memory.memory_api import Ended, MemoryRight, ScopeAnswer
 from sessiontree.runtime.memory.memory_peers import open_store
 from sessiontree.runtime.memory.memory_service import MemoryService
-from sessiontree.runtime.scheduling.scheduler import PoolSize
+from sessiontree.runtime.scheduling.pool import PoolSize
 from sessiontree.runtime.scheduling.settings import list_hidden_places, list_private_places
 from sessiontree.runtime.supervisor.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor.supervisor_service import SupervisorService

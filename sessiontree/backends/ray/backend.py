@@ -50,7 +50,7 @@ from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ApiKey
 from sessiontree.models.providers.provider_model import KEY_VARIABLES
-from sessiontree.runtime.scheduling.scheduler import PoolSize
+from sessiontree.runtime.scheduling.pool import PoolSize
 from sessiontree.runtime.scheduling.settings import Settings, list_hidden_places
 from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
 from sessiontree.runtime.supervisor.tree_resources import PackedResources, TreeSetup

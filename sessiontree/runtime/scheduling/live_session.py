@@ -231,9 +231,9 @@ class LiveSession:
     taken: int = 0
     """How many inputs were reported as taken in this epoch."""
     idle: bool = True
+    """Whether nothing of it runs on its host."""
     jobs: tuple[str, ...] = ()
     """The commands that go on in the background, which keep it on its host."""
-    """Whether nothing of it runs on its host."""
     quiet: bool = True
     """Whether nothing was on its way to it when it last offered a result: neither sent, nor waiting, nor owed
     by a commit that is not durable yet."""

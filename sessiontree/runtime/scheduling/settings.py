@@ -13,7 +13,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.settings.placement import Placement, Placements
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.runtime.scheduling.scheduler import PoolSize
+from sessiontree.runtime.scheduling.pool import PoolSize
 
 ACTING: Final = "acting"
 """Pool of hosts for Main and Branch."""

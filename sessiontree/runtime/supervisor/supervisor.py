@@ -63,7 +63,8 @@ from sessiontree.runtime.replay.stored_trees import load_tree, read_stored_facts
 from sessiontree.runtime.replay.tree_fork import Identity, fork_facts
 from sessiontree.runtime.scheduling.grants import Grants
 from sessiontree.runtime.scheduling.live_session import LiveSession, build_session_report
-from sessiontree.runtime.scheduling.scheduler import PoolSize, Scheduler
+from sessiontree.runtime.scheduling.pool import PoolSize
+from sessiontree.runtime.scheduling.scheduler import Scheduler
 from sessiontree.runtime.supervisor.canvas_viewers import CanvasViewers
 from sessiontree.runtime.supervisor.child_copies import ChildCopies
 from sessiontree.runtime.supervisor.containers import Containers

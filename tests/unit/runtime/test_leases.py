@@ -83,7 +83,7 @@ class RecordedBackend(LocalBackend):
         self._process = process
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
-        self.core.scheduler.take_back_s = self._take_back_s
+        self.core.scheduler.placement.take_back_s = self._take_back_s
         host = HostCore(self._equip, self.core, self.memory, self._hub, self._clock.now_ms, self._process)
         transport = RecordingTransport(host, self.transports.remove, self._came)
         self.transports.append(transport)

@@ -24,7 +24,8 @@ from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from sessiontree.models.answers import Answer, script_call
 from sessiontree.runtime.host.host import HostCore
 from sessiontree.runtime.scheduling.live_session import LiveSession
-from sessiontree.runtime.scheduling.scheduler import BUSY, PoolSize, Scheduler, measure_busy_time
+from sessiontree.runtime.scheduling.pool import BUSY, PoolSize, measure_busy_time
+from sessiontree.runtime.scheduling.scheduler import Scheduler
 from sessiontree.runtime.supervisor.supervisor import SupervisorCore
 from sessiontree.runtime.transport.frames import Adopt, Outcome, Unfit
 from tests.behaviour.effect_fakes import TOOLS
@@ -195,8 +196,8 @@ async def held_hosts(
     """Run four Workers with long calls on a pool that usually has one host; the supervisor is so busy."""
     step_ns = round(busy * GROW_S * 1e9)
     wanted = itertools.count(0, step_ns) if step_ns else itertools.repeat(0)
-    monkeypatch.setattr("sessiontree.runtime.scheduling.scheduler.measure_busy_time", lambda: next(wanted))
-    monkeypatch.setattr("sessiontree.runtime.scheduling.scheduler.GROW_AFTER_S", GROW_S)
+    monkeypatch.setattr("sessiontree.runtime.scheduling.pool.measure_busy_time", lambda: next(wanted))
+    monkeypatch.setattr("sessiontree.runtime.scheduling.pool.GROW_AFTER_S", GROW_S)
     take = LongCall()
     async with (
         FaultyRuntime(tmp_path / "state", slots=4) as runtime,
@@ -204,7 +205,7 @@ async def held_hosts(
         asyncio.timeout(PATIENCE_S),
     ):
         scheduler = runtime.local.core.scheduler
-        scheduler.take_back_s = 0.01
+        scheduler.placement.take_back_s = 0.01
         (pool,) = scheduler._pools.values()
         pool.size = PoolSize(most=4, usual=1)
         children = [await tree.main.spawn("worker", "go") for _ in range(4)]
@@ -243,7 +244,7 @@ async def test_a_pool_that_stands_still_grows_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls that last for minutes must not hold up everybody else."""
-    monkeypatch.setattr("sessiontree.runtime.scheduling.scheduler.STANDSTILL_S", 0.1)
+    monkeypatch.setattr("sessiontree.runtime.scheduling.pool.STANDSTILL_S", 0.1)
     async with held_hosts(tmp_path, monkeypatch, 1.0) as (scheduler, take):
         await reached(take, 4)
         assert len(scheduler.links) == 4
@@ -259,9 +260,9 @@ async def test_a_pool_with_a_host_for_short_sessions_does_not_grow(
         pool.size = PoolSize(most=8, usual=1)
         free = next(iter(pool.links))
         now = asyncio.get_running_loop().time() + 1.0
-        assert scheduler._is_short(pool, now)
+        assert pool.is_short(now, scheduler.placement.take_back_s)
         monkeypatch.setattr(free, "since", now)
-        assert not scheduler._is_short(pool, now)
+        assert not pool.is_short(now, scheduler.placement.take_back_s)
 
 
 async def test_a_thread_wants_a_core_only_while_it_does_something() -> None:

@@ -20,7 +20,7 @@ from sessiontree.contracts.errors import JournalLocked, SessionClosed, SessionTr
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.memory.memory_api import MemoryProcess, Supervision
 from sessiontree.runtime.rights.host_services import Services
-from sessiontree.runtime.scheduling.scheduler import PoolSize
+from sessiontree.runtime.scheduling.pool import PoolSize
 from sessiontree.runtime.scheduling.settings import Settings
 from sessiontree.runtime.supervisor.supervisor_server import SupervisorServer
 from sessiontree.runtime.supervisor.tree_resources import PackedResources

@@ -8,7 +8,7 @@ import pytest
 
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.backends.ray.engine.engine import Engine
-from sessiontree.runtime.scheduling.scheduler import PoolSize
+from sessiontree.runtime.scheduling.pool import PoolSize
 
 
 @pytest.mark.parametrize(
