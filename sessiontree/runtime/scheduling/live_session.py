@@ -2,98 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Protocol
 
 from sessiontree.contracts.facts.stimuli import ClientAnswered, Stimulus
 from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
 from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.approvals import CheckedCall
-from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.runtime.rights.session_rights import read_journaled_policy
+from sessiontree.runtime.scheduling.departures import Departures
+from sessiontree.runtime.scheduling.tree_waiters import TreeWaiters
 from sessiontree.runtime.timing.wait_times import WaitTimes
 from sessiontree.runtime.transport.frames import Adopt, Outcome
 from sessiontree.runtime.transport.link import HostLink
-from sessiontree.runtime.transport.supervisor_api import CallReply, CodeRaised, Reply
+from sessiontree.runtime.transport.supervisor_api import CodeRaised
 from sessiontree.tree.rules.spawn import end_of_life_ms
 from sessiontree.tree.state.budgets import compute_remaining
 from sessiontree.tree.state.protocol import TreeInstruction, TreeStimulus
 from sessiontree.tree.state.state import TreeState
-
-T = TypeVar("T")
-_Listener: TypeAlias = Callable[[str, T | None, Exception | None], None]
-"""Called with a key, and with its value or the error."""
-_Waiter: TypeAlias = tuple[asyncio.Future[T], Callable[[asyncio.Future[T]], None]]
-"""A future, and the callback that removes it if it is cancelled."""
-
-
-class FutureMap(Generic[T]):
-    """Futures and listeners by key; several callers may wait for one key."""
-
-    def __init__(self) -> None:
-        self._futures: dict[str, list[_Waiter[T]]] = {}
-        self._listeners: dict[str, tuple[_Listener[T], ...]] = {}
-
-    def wait(self, key: str) -> asyncio.Future[T]:
-        """Return a future for a key."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        forget = partial(self._forget, key)
-        self._futures.setdefault(key, []).append((future, forget))
-        future.add_done_callback(forget)
-        return future
-
-    def listen(self, key: str, listener: _Listener[T]) -> None:
-        """Call a listener when a key is settled or failed. It takes a place in a table, and no future."""
-        self._listeners[key] = (*self._listeners.get(key, ()), listener)
-
-    def drop_listener(self, key: str | None, listener: _Listener[T]) -> None:
-        """Remove a listener of a key, or of all keys."""
-        for each in list(self._listeners) if key is None else (key,):
-            left = tuple([other for other in self._listeners.get(each, ()) if other is not listener])
-            if left:
-                self._listeners[each] = left
-            else:
-                self._listeners.pop(each, None)
-
-    def settle(self, key: str, value: T) -> None:
-        """Resolve all futures of a key with a value."""
-        for listener in self._listeners.pop(key, ()):
-            listener(key, value, None)
-        for future, forget in self._futures.pop(key, ()):
-            if not future.done():
-                future.remove_done_callback(forget)
-                future.set_result(value)
-
-    def fail(self, key: str, error: Exception) -> None:
-        """Fail all futures of a key."""
-        for listener in self._listeners.pop(key, ()):
-            listener(key, None, error)
-        for future, forget in self._futures.pop(key, ()):
-            if not future.done():
-                future.remove_done_callback(forget)
-                future.set_exception(error)
-                future.exception()  # marks it as retrieved: the loop would log it if nobody waits any more
-
-    def fail_all(self, error: Exception) -> None:
-        """Fail all futures."""
-        for key in {**self._futures, **self._listeners}:
-            self.fail(key, error)
-
-    def _forget(self, key: str, future: asyncio.Future[T]) -> None:
-        """Remove a future that was cancelled."""
-        if future.cancelled() and key in self._futures:
-            left = self._futures[key] = [each for each in self._futures[key] if each[0] is not future]
-            if not left:
-                del self._futures[key]
-
-    def keys(self) -> tuple[str, ...]:
-        """Return the keys that somebody waits for."""
-        return tuple(self._futures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +42,18 @@ class RaisedListener(Protocol):
         ...
 
 
+class Adoptions(Protocol):
+    """The adoptions of one tree's sessions by hosts."""
+
+    def build(self, live: LiveSession) -> Adopt:
+        """Return the frame that makes a host embody a session."""
+        ...
+
+    def on_embodied(self, live: LiveSession) -> None:
+        """Note that a host embodies a session."""
+        ...
+
+
 class Controller(Protocol):
     """The part of a tree's controller that scheduler, effects and reports use."""
 
@@ -122,15 +63,17 @@ class Controller(Protocol):
     """Why the tree can't go on in this process; None = it can."""
     live_sessions: dict[str, LiveSession]
     """Records of live sessions, by session id."""
-    replies: FutureMap[Reply]
-    calls: FutureMap[CallReply]
-    results: FutureMap[SessionResult[Any]]
-    settling: FutureMap[None]
-    """Waiters for the acceptance of answers to client calls, by answer id."""
-    expected: dict[str, set[str]]
-    """Ids of the messages and calls that somebody waits for, by session."""
+    waiters: TreeWaiters
+    """Who waits for what in the tree."""
+    departures: Departures
+    """Its sessions that are leaving hosts."""
     waits: WaitTimes
     """How long the tree did nothing but wait."""
+
+    @property
+    def adoptions(self) -> Adoptions:
+        """What hosts get to embody its sessions."""
+        ...
 
     @property
     def inbox_notifier(self) -> RaisedListener:
@@ -179,26 +122,6 @@ class Controller(Protocol):
 
     def deliver(self, session: str, stimulus: Stimulus, cause: str, post_id: str | None = None) -> None:
         """Deliver a stimulus to a live session."""
-        ...
-
-    def build_adoption(self, live: LiveSession) -> Adopt:
-        """Return the frame that makes a host embody a session."""
-        ...
-
-    def embodied(self, live: LiveSession) -> None:
-        """Note that a host embodies a session."""
-        ...
-
-    def on_session_leaving(self, session: str) -> None:
-        """Note that a session starts to leave its host."""
-        ...
-
-    def on_session_left(self, session: str, ended: int) -> None:
-        """Note that a session has left its host, and that ``ended`` of its processes were ended."""
-        ...
-
-    async def wait_until_left(self, session: str, besides: str = "") -> None:
-        """Wait for a limited time until a session and those below it have left; ``besides`` may stay."""
         ...
 
     def on_crash(self, live: LiveSession, reason: str) -> None:

@@ -55,7 +55,7 @@ class Placement:
         if not keeps:
             live.kept = None
         self._grants.issue(live, live.kind)
-        adopt = live.controller.build_adoption(live)
+        adopt = live.controller.adoptions.build(live)
         if live.recovered and live.answers:
             live.requeue_answers()
         live.idle = False
@@ -95,7 +95,7 @@ class Placement:
         link.patience_s = live.controller.config.limits.tool_timeout_s + GRACE_S
         if link not in self.get_pool(live).starting:
             live.controller.waits.release(live.session, "host")
-            live.controller.embodied(live)
+            live.controller.adoptions.on_embodied(live)
 
     # Off a host.
 
@@ -108,7 +108,7 @@ class Placement:
     def let_go(self, link: HostLink, live: LiveSession, frame: Release | Kill) -> None:
         """Ask a session to leave its host; it counts as gone from the host's sessions at once."""
         link.let_go(live, frame)
-        live.controller.on_session_leaving(live.session)
+        live.controller.departures.begin(live.session)
         self._leave(link, live)
 
     def _leave(self, link: HostLink, live: LiveSession) -> None:
@@ -128,7 +128,7 @@ class Placement:
 
     def on_returned(self, link: HostLink, live: LiveSession, left: LetGo) -> None:
         """Note that a host let a session go by itself; what it had not taken is kept for its next host."""
-        live.controller.on_session_leaving(live.session)
+        live.controller.departures.begin(live.session)
         self._leave(link, live)
         live.kept = (link, live.epoch) if left.kept else None
         # Race: what was sent may have crossed the host's report. If it brought an approval whose intent is
@@ -136,11 +136,11 @@ class Placement:
         if live.prompt_owed or any(has_intent(each) for each in live.sent):
             live.recovered = True
         self.keep_inputs(live)
-        live.controller.on_session_left(live.session, left.ended)
+        live.controller.departures.end(live.session, left.ended)
 
     def on_lost(self, link: HostLink, live: LiveSession) -> None:
         """Note that the host of a session is lost: its next one must repeat the work that is owed."""
-        live.controller.on_session_leaving(live.session)
+        live.controller.departures.begin(live.session)
         self._grants.revoke(live)
         live.link = None
         self.keep_inputs(live)

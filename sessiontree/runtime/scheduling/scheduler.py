@@ -321,4 +321,4 @@ class Scheduler:
     def on_session_left(live: object, ended: int) -> None:
         """Note that a session has left a host, where ``ended`` of its processes were ended."""
         if isinstance(live, LiveSession):
-            live.controller.on_session_left(live.session, ended)
+            live.controller.departures.end(live.session, ended)

@@ -86,7 +86,7 @@ class ChildCopies:
         if spec.copy is None or key in self._finishing or session in controller.state.changes:
             return
         mark = f"{session}/workspace"  # whoever waits until the session has left waits for this, too
-        controller.on_session_leaving(mark)
+        controller.departures.begin(mark)
         finishing = asyncio.create_task(self._finish(controller, spec, spec.copy, mark))
         self._finishing[key] = finishing
         finishing.add_done_callback(lambda _: self._finishing.pop(key, None))
@@ -95,7 +95,7 @@ class ChildCopies:
         self, controller: Controller, spec: SessionSpec, made: WorkspaceCopy, mark: str
     ) -> None:
         try:
-            await controller.wait_until_left(spec.session_id, besides=mark)
+            await controller.departures.wait(spec.session_id, besides=mark)
             if controller.failure is not None:
                 return  # the tree was closed; the copy is taken in when it is taken up again
             copy = self._copy(controller.config.tree_id, made.name)
@@ -109,7 +109,7 @@ class ChildCopies:
                 if not remains.lost:
                     await run_in_thread(copy.clear)
         finally:
-            controller.on_session_left(mark, 0)
+            controller.departures.end(mark, 0)
 
     def resumed(self, controller: Controller) -> None:
         """Take in what a lost supervisor had not, and remove copies of spawns that never were."""

@@ -148,7 +148,7 @@ class Containers:
         tree_id = controller.config.tree_id
         for place in [each for each in self._starting if each.tree_id == tree_id]:
             if place.session == session or session == MAIN:
-                controller.on_session_leaving(session)
+                controller.departures.begin(session)
                 self._end_later(place, controller, session)
 
     def on_tree_closed(self, tree_id: str) -> None:
@@ -177,7 +177,7 @@ class Containers:
             ended = 0 if container.lost else 1
             await container.close()
         if controller is not None:
-            controller.on_session_left(session, ended)
+            controller.departures.end(session, ended)
 
 
 def make_journal_label(journal_dir: Path) -> str:

@@ -109,7 +109,7 @@ async def _bring(
             raise AnswerTooLate("client call", client_id, UNKNOWN if ended is None else ended.how)
         return
     stimulus = ClientAnswered(controller.now_ms(), client_id, answer_id, given)
-    told = controller.settling.wait(answer_id)
+    told = controller.waiters.settling.wait(answer_id)
     live = controller.ensure_live_session(call.session_id)
     if live.answers is None:
         live.answers = {}
@@ -123,7 +123,7 @@ def settle_answer(live: LiveSession, settled: SettleAnswer) -> None:
     answered = None if live.answers is None else live.answers.pop(settled.answer_id, None)
     if answered is None:
         return
-    name, answers = answered.client_id, live.controller.settling
+    name, answers = answered.client_id, live.controller.waiters.settling
     if settled.taken:
         answers.settle(settled.answer_id, None)
     elif settled.refusal:
@@ -138,5 +138,7 @@ def settle_answer(live: LiveSession, settled: SettleAnswer) -> None:
 def refuse_answers(live: LiveSession) -> None:
     """Refuse all answers that wait for a session that has ended."""
     for answer_id, answered in (live.answers or {}).items():
-        live.controller.settling.fail(answer_id, AnswerTooLate("client call", answered.client_id, CANCELLED))
+        live.controller.waiters.settling.fail(
+            answer_id, AnswerTooLate("client call", answered.client_id, CANCELLED)
+        )
     live.answers = None

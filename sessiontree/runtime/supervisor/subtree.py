@@ -188,9 +188,9 @@ async def stop_subtree(
             if isinstance(instruction, RefuseStop):
                 raise instruction.error
         if controller.state.sessions[name].is_live:
-            await controller.results.wait(name)
+            await controller.waiters.results.wait(name)
     await controller.wait_until_durable()
-    await controller.wait_until_left(name)
+    await controller.departures.wait(name)
     ended = (controller.state.sessions[name], *walk_below(controller.state, name))
     return tuple(_build_row(controller, journal, session) for session in ended[:MAX_ROWS])
 

@@ -68,7 +68,8 @@ from sessiontree.runtime.scheduling.scheduler import Scheduler
 from sessiontree.runtime.supervisor.canvas_viewers import CanvasViewers
 from sessiontree.runtime.supervisor.child_copies import ChildCopies
 from sessiontree.runtime.supervisor.containers import Containers
-from sessiontree.runtime.supervisor.effects import ControllerDeps
+from sessiontree.runtime.supervisor.controller.effects import ControllerDeps
+from sessiontree.runtime.supervisor.controller.tree_controller import TreeController
 from sessiontree.runtime.supervisor.previews import TreePreviews
 from sessiontree.runtime.supervisor.subtree import (
     list_agents,
@@ -78,7 +79,6 @@ from sessiontree.runtime.supervisor.subtree import (
     stop_subtree,
 )
 from sessiontree.runtime.supervisor.timed_jobs import change_job, list_history, list_jobs
-from sessiontree.runtime.supervisor.tree_controller import TreeController
 from sessiontree.runtime.timing.clock import TreeClock
 from sessiontree.runtime.transport.link import HostLink, Transport
 from sessiontree.runtime.transport.progress import Progress, ProgressHub
@@ -309,14 +309,14 @@ class SupervisorCore:
             SessionTreeError: the tree can't go on in this process, so no fact will follow.
         """
         controller = self.tree(tree_id)
-        controller.news.clear()
+        controller.waiters.news.clear()
         records = self.journal.read(tree_id, after_seq=after_seq, max_n=max_n)
         if records or wait_s <= 0:
             return records
         controller.check_open()
         try:
             async with asyncio.timeout(wait_s):
-                await controller.news.wait()
+                await controller.waiters.news.wait()
         except TimeoutError:
             return []
         return self.journal.read(tree_id, after_seq=after_seq, max_n=max_n)

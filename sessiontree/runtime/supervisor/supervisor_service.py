@@ -52,6 +52,7 @@ from sessiontree.journal.replay import read_config, read_fact, read_facts
 from sessiontree.runtime.replay.tree_fork import Identity
 from sessiontree.runtime.scheduling.live_session import build_session_report
 from sessiontree.runtime.supervisor.canvas_viewers import format_action
+from sessiontree.runtime.supervisor.controller.tree_controller import TreeController
 from sessiontree.runtime.supervisor.outside_answers import (
     answer_call,
     answer_question,
@@ -60,7 +61,6 @@ from sessiontree.runtime.supervisor.outside_answers import (
 )
 from sessiontree.runtime.supervisor.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor.timed_jobs import change_job
-from sessiontree.runtime.supervisor.tree_controller import TreeController
 from sessiontree.runtime.transport.result_push import ResultListener
 from sessiontree.runtime.transport.supervisor_api import (
     MAX_READ,
@@ -216,7 +216,7 @@ class SupervisorService(SupervisorApi):
         controller = self._supervisor.trees.get(tree_id)
         if controller is None or not _is_live(controller, session):
             return False
-        controller.results.listen(session, listener)
+        controller.waiters.results.listen(session, listener)
         self._note_awaited(controller, session)
         return True
 
@@ -224,11 +224,11 @@ class SupervisorService(SupervisorApi):
         """Call a listener no more for a session, or for any session of a tree."""
         controller = self._supervisor.trees.get(tree_id)
         if controller is not None:
-            controller.results.drop_listener(session, listener)
+            controller.waiters.results.drop_listener(session, listener)
 
     def _end_of(self, controller: TreeController, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return the result of a session that lives, as a future."""
-        ended = controller.results.wait(session)
+        ended = controller.waiters.results.wait(session)
         self._note_awaited(controller, session)
         return ended
 
@@ -250,11 +250,11 @@ class SupervisorService(SupervisorApi):
         elif node.status.is_final:
             await controller.wait_until_durable()
         else:
-            ended = controller.results.wait(session)
+            ended = controller.waiters.results.wait(session)
             asked = tree_stimuli.StopAsked(controller.now_ms(), session, reason, status)
             await controller.settle(asked, f"stop:{session}")
             await ended
-        await controller.wait_until_left(session)
+        await controller.departures.wait(session)
         return receipt(controller.state, session)
 
     async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:

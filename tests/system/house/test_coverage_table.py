@@ -170,7 +170,7 @@ def test_marker_that_may_mean_two_things_is_refused() -> None:
     assert unknown_ids(rows, marked, "") == ["a.py::test_b: EXE3 is in no row"]
 
 
-GOOD = "| `runtime/supervisor/tree_controller.py` | `tests/a.py::test_a` | |"
+GOOD = "| `runtime/supervisor/controller/tree_controller.py` | `tests/a.py::test_a` | |"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,10 @@ GOOD = "| `runtime/supervisor/tree_controller.py` | `tests/a.py::test_a` | |"
         ("", "C1 is there 0 times"),
         (f"| C1 | {GOOD}", "C1 says nothing"),
         ("| C1 | what | | | |", "C1 has no test and nothing later"),
-        ("| C1 | what | `runtime/supervisor/tree_controller.py` | | |", "C1 has no test and nothing later"),
+        (
+            "| C1 | what | `runtime/supervisor/controller/tree_controller.py` | | |",
+            "C1 has no test and nothing later",
+        ),
         ("| C1 | what | | `tests/a.py::test_a` | |", "C1 has no test and nothing later"),
         ("| C1 | what | `tests/system/house/conftest.py` | | later |", "C1 is built in a test"),
         ("| C1 | what | |", "C1 has 2 cells after its id"),

@@ -229,7 +229,7 @@ def test_decisions_are_numbered_without_gaps(checkout: Path) -> None:
     [
         "runtime/nowhere.py",
         "nowhere/",
-        "runtime/supervisor/tree_controller.py/",
+        "runtime/supervisor/controller/tree_controller.py/",
         "tests/system/house/test_docs_trace.py::test_nowhere",
         "NOWHERE.md",
         "sessiontree.nowhere",

@@ -85,7 +85,11 @@ FAULTS = [
     ("rooms", "tools/sessiontree_tools/files/planted.py", "import sessiontree_tools.web.html_process"),
     ("contracts", "sessiontree/contracts/values/planted.py", "import sessiontree.contracts.tools.tool"),
     ("contracts", "sessiontree/contracts/attic/__init__.py", '"""A room without a floor."""'),
-    ("runtime", "sessiontree/runtime/host/planted.py", "import sessiontree.runtime.supervisor.effects"),
+    (
+        "runtime",
+        "sessiontree/runtime/host/planted.py",
+        "import sessiontree.runtime.supervisor.controller.effects",
+    ),
     ("ray", "sessiontree/backends/ray/client/planted.py", "import sessiontree.backends.ray.supervisor"),
     ("api", "sessiontree/api/agents/planted.py", "import sessiontree.api.tree.inbox"),
     ("backends", "sessiontree/backends/ray/planted.py", "import sessiontree.backends.local"),

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from sessiontree.contracts.errors import JournalUnwritable, SessionTreeError
-from sessiontree.runtime.scheduling.live_session import FutureMap
-from sessiontree.runtime.supervisor.effects import CommitSequencer
+from sessiontree.runtime.scheduling.tree_waiters import FutureMap
+from sessiontree.runtime.supervisor.controller.tree_committer import CommitSequencer
 
 
 async def test_actions_follow_their_commits_in_the_order_given() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from sessiontree.runtime.scheduling.live_session import FutureMap
+from sessiontree.runtime.scheduling.tree_waiters import FutureMap
 
 
 def held(waiters: FutureMap[Any]) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,25 +13,20 @@ from sessiontree.contracts.errors import (
     SessionTreeError,
 )
 from sessiontree.contracts.facts import stimuli
-from sessiontree.contracts.facts.session_facts import CallIntended
 from sessiontree.contracts.facts.stimuli import (
-    ApprovalAnswered,
     ApprovalAsked,
     ModelAnswered,
     ModelFailed,
     ResultOffered,
     TreeEvent,
 )
-from sessiontree.contracts.facts.tree_facts import TreeFact
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.recorded.codec import JoinedTexts, pack
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.reports.events import ModelEvent
 from sessiontree.contracts.settings.model_settings import OnLength
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.messages import AssistantMessage
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Packed
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.gateway.model_gateway import Gateway
 from sessiontree.runtime.gateway.question_budget import QuestionBudget, find_price
@@ -54,7 +48,7 @@ from sessiontree.runtime.transport.supervisor_api import CallReply, CodeRaised, 
 from sessiontree.session import instructions as session_todo
 from sessiontree.tree.state import protocol as tree_stimuli
 from sessiontree.tree.state import protocol as tree_todo
-from sessiontree.tree.state.protocol import Deliver, FromSession, TreeInstruction
+from sessiontree.tree.state.protocol import FromSession
 
 
 def from_session(live: LiveSession, event: TreeEvent, at_ms: int) -> FromSession:
@@ -72,57 +66,6 @@ def from_session(live: LiveSession, event: TreeEvent, at_ms: int) -> FromSession
             return FromSession(at_ms, live.session, event, precedent=precedent)
         case _:
             return FromSession(at_ms, live.session, event)
-
-
-def collect_intents(
-    instructions: Sequence[TreeInstruction], live_sessions: Mapping[str, LiveSession], cause: str
-) -> tuple[list[TreeInstruction], list[tuple[LiveSession, Packed]]]:
-    """Return the instructions, with approvals marked whose intents are committed too, and these intents."""
-    told: list[TreeInstruction] = []
-    intents: list[tuple[LiveSession, Packed]] = []
-    for instruction in instructions:
-        answer = instruction.stimulus if isinstance(instruction, Deliver) else None
-        if isinstance(instruction, Deliver) and isinstance(answer, ApprovalAnswered):
-            live = live_sessions.get(instruction.session)
-            call = None if live is None or not live.asked else live.asked.pop(answer.request_id, None)
-            listens = live is not None and live.link is not None and not live.over
-            if live is not None and listens and call is not None and answer.decision == "approved":
-                intents.append((live, Packed(cause, answer.at_ms, pack(CallIntended(call)))))
-                answer = replace(answer, intended=True)
-            told.append(replace(instruction, stimulus=answer))
-        else:
-            told.append(instruction)
-    return told, intents
-
-
-class TreeFacts:
-    """The tree's facts of one commit, joined and packed.
-
-    Args:
-        cause: The cause of all of them.
-    """
-
-    __slots__ = ("_cause", "_joined", "_times")
-
-    def __init__(self, cause: str) -> None:
-        self._cause = cause
-        self._joined = JoinedTexts()
-        self._times: list[int] = []
-
-    @property
-    def packed(self) -> list[Packed]:
-        """All facts, in their order."""
-        texts = self._joined.texts
-        return [Packed(self._cause, at_ms, text) for at_ms, text in zip(self._times, texts, strict=True)]
-
-    def add(self, facts: Sequence[TreeFact], at_ms: int) -> None:
-        """Add the facts of one decision; nothing is added if one of them can't be journaled."""
-        texts = [pack(fact) for fact in facts]
-        if self._times and self._times[-1] != at_ms:
-            self._joined.end()
-        for fact, text in zip(facts, texts, strict=True):
-            self._joined.add(fact, text)
-        self._times += [at_ms] * (len(self._joined.texts) - len(self._times))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,20 +137,18 @@ class AwaitedReply:
 class EffectRunner:
     """Carries out one tree's instructions."""
 
-    def __init__(self, controller: Controller, around: ControllerDeps) -> None:
+    def __init__(self, controller: Controller, deps: ControllerDeps) -> None:
         self._controller = controller
-        self._around = around
+        self._deps = deps
         self._timers: dict[tuple[str, int], asyncio.TimerHandle] = {}
-        self.hub = around.hub
+        self.hub = deps.hub
         """Shows replies while they are made."""
         self._time_limits: TimeLimits[AwaitedReply] = TimeLimits(self._wait_no_longer)
         """Time limits of model requests, by session."""
         self._budget = QuestionBudget(controller.state)
-        self.image_questions = ImageQuestions(
-            controller, around.gateway, self._budget, around.agents.__getitem__
-        )
+        self.image_questions = ImageQuestions(controller, deps.gateway, self._budget, deps.agents.__getitem__)
         """The questions of its sessions to image models."""
-        self._jobs = JobTimer(controller, around.clock)
+        self._jobs = JobTimer(controller, deps.clock)
 
     def close(self) -> None:
         """Stop all timers."""
@@ -236,7 +177,7 @@ class EffectRunner:
 
     def _begin(self, session: str) -> None:
         if self._controller.failure is None:
-            self._around.scheduler.want(self._controller.ensure_live_session(session))
+            self._deps.scheduler.want(self._controller.ensure_live_session(session))
 
     def run_for_session(self, live: LiveSession, instruction: Any) -> None:
         """Carry out an instruction of a session."""
@@ -261,7 +202,7 @@ class EffectRunner:
             case session_todo.WithdrawQuestion():
                 self.stop_waiting(live.session)
                 self._drop_reserved(live.session)
-                self._around.gateway.withdraw(self._controller.config.tree_id, live.session)
+                self._deps.gateway.withdraw(self._controller.config.tree_id, live.session)
             case _:
                 raise TypeError(
                     f"a host reported {type(instruction).__name__}, which is its own to carry out"
@@ -288,7 +229,7 @@ class EffectRunner:
         if live.over:
             return
         session, spec = live.session, self._controller.state.sessions[live.session].spec
-        config = self._around.agents[spec.agent]
+        config = self._deps.agents[spec.agent]
         asked = AwaitedReply(self, live, question.turn, question.settings.on_length or "fail", spec.agent)
         self.stop_waiting(session)
         if find_price(question, config) is None:
@@ -301,7 +242,7 @@ class EffectRunner:
         session = asked.live.session
         if session in self._budget.sizes:
             self._budget.on_replied(session, message.usage)
-        context_tokens = self._around.agents[asked.agent].context_tokens
+        context_tokens = self._deps.agents[asked.agent].context_tokens
         at_ms = self._controller.now_ms()
         self._settle(asked, ModelAnswered(at_ms, asked.turn, message, asked.on_length, context_tokens))
 
@@ -320,7 +261,7 @@ class EffectRunner:
             live.link.send(ResendPrompt(live.session, live.epoch, asked.turn))
         else:
             live.recovered = True  # its next host asks again for what the session owes
-            self._around.scheduler.want(live)
+            self._deps.scheduler.want(live)
 
     def _settle(self, asked: AwaitedReply, stimulus: ModelAnswered | ModelFailed) -> None:
         self.stop_waiting(asked.live.session)
@@ -338,10 +279,10 @@ class EffectRunner:
             if timeout_s is not None:
                 self._time_limits.set(asked.session, timeout_s, asked)
             self._controller.waits.asked(asked.session)
-            self._around.gateway.ask(question, asked)
+            self._deps.gateway.ask(question, asked)
 
     def _wait_no_longer(self, asked: AwaitedReply, timeout_s: float) -> None:
-        self._around.gateway.withdraw(self._controller.config.tree_id, asked.session)
+        self._deps.gateway.withdraw(self._controller.config.tree_id, asked.session)
         reason = (
             f"no reply within {timeout_s:g} s; allow more with Limits(model_timeout_s=…) or "
             "ModelSettings(deadline_s=…)"
@@ -363,16 +304,14 @@ class EffectRunner:
         self._controller.run_afterwards(proceed)
 
     def _answer_call(self, live: LiveSession, instruction: session_todo.AnswerCall) -> None:
-        self._controller.expected.get(live.session, set()).discard(instruction.call_id)
-        self._controller.calls.settle(
-            instruction.call_id, CallReply(instruction.outcome, instruction.message)
+        self._controller.waiters.answer_call(
+            live.session, instruction.call_id, CallReply(instruction.outcome, instruction.message)
         )
 
     def _answer_messages(self, live: LiveSession, instruction: session_todo.AnswerMessages) -> None:
         reply = Reply(instruction.text, instruction.error, instruction.interrupted, instruction.failure)
         for message_id in instruction.message_ids:
-            self._controller.expected.get(live.session, set()).discard(message_id)
-            self._controller.replies.settle(message_id, reply)
+            self._controller.waiters.answer_message(live.session, message_id, reply)
 
     def _wake_session(self, live: LiveSession, instruction: session_todo.WakeSessionAt) -> None:
         session = live.session
@@ -389,7 +328,7 @@ class EffectRunner:
 
     def _set_timer(self, name: str, at_ms: int, ring: Callable[[], None]) -> None:
         if (name, at_ms) not in self._timers:
-            self._timers[name, at_ms] = self._around.clock.ring(at_ms, ring)
+            self._timers[name, at_ms] = self._deps.clock.ring(at_ms, ring)
 
     def _deliver(self, instruction: tree_todo.Deliver) -> None:
         self._controller.deliver(
@@ -404,24 +343,21 @@ class EffectRunner:
         live = self._controller.live_sessions.pop(session, None)
         if live is not None:
             live.over = True
-            self._around.scheduler.evict(live, force=instruction.force)
+            self._deps.scheduler.evict(live, force=instruction.force)
             refuse_answers(live)
         self.stop_waiting(session)
         self._controller.waits.forget(session)
         self._drop_reserved(session)
         self.image_questions.on_session_over(session)
         self._budget.sizes.pop(session, None)
-        self._around.gateway.forget(self._controller.config.tree_id, session)
-        self._around.containers.on_session_over(self._controller, session)
-        self._around.previews.on_session_over(self._controller.config.tree_id, session)
-        self._around.copies.on_session_over(self._controller, session)
+        self._deps.gateway.forget(self._controller.config.tree_id, session)
+        self._deps.containers.on_session_over(self._controller, session)
+        self._deps.previews.on_session_over(self._controller.config.tree_id, session)
+        self._deps.copies.on_session_over(self._controller, session)
         if session == "main" and instruction.result.status is SessionStatus.COMPLETED:
-            self._around.memory.ended(make_end_notice(self._controller.config, self._controller.now_ms()))
-        self._controller.results.settle(session, instruction.result)
-        error = make_closed_error(session, instruction.result)
-        for key in self._controller.expected.pop(session, ()):
-            self._controller.replies.fail(key, error)
-            self._controller.calls.fail(key, error)
+            self._deps.memory.ended(make_end_notice(self._controller.config, self._controller.now_ms()))
+        self._controller.waiters.results.settle(session, instruction.result)
+        self._controller.waiters.fail_session(session, make_closed_error(session, instruction.result))
 
     def _wake_tree(self, instruction: tree_todo.WakeTreeAt) -> None:
         def ring() -> None:
@@ -435,54 +371,3 @@ class EffectRunner:
 def make_closed_error(session: str, result: SessionResult[Any]) -> SessionTreeError:
     """Return the error for callers that still wait for an ended session."""
     return SessionClosed(session, f"it ended {result.status} before it answered: {result.summary}")
-
-
-class CommitSequencer:
-    """Runs each action once its commit is durable and every earlier action has run.
-
-    Args:
-        on_failure: Called once, if a commit fails; no action runs afterwards.
-    """
-
-    def __init__(self, on_failure: Callable[[Exception], None]) -> None:
-        self._on_failure = on_failure
-        self._queue: deque[tuple[asyncio.Future[None] | None, Callable[[], None]]] = deque()
-        self._running = False
-        self._failed = False
-
-    def after(self, commit: asyncio.Future[None] | None, action: Callable[[], None]) -> None:
-        """Run an action after a commit; None = after all earlier actions."""
-        self._queue.append((commit, action))
-        if commit is not None and not commit.done():
-            commit.add_done_callback(self._on_done)
-        else:
-            self._run()
-
-    def _on_done(self, commit: asyncio.Future[None]) -> None:
-        if not commit.cancelled():
-            commit.exception()  # after a failure, nothing else retrieves the exceptions of later commits
-        self._run()
-
-    def _run(self) -> None:
-        if self._running:
-            return
-        self._running = True
-        try:
-            while self._queue and not self._failed:
-                commit, action = self._queue[0]
-                if commit is not None:
-                    if not commit.done():
-                        return
-                    error = None if commit.cancelled() else commit.exception()
-                    if commit.cancelled() or error is not None:
-                        self._fail(error)
-                        return
-                self._queue.popleft()
-                action()
-        finally:
-            self._running = False
-
-    def _fail(self, error: BaseException | None) -> None:
-        self._failed = True
-        self._queue.clear()
-        self._on_failure(error if isinstance(error, Exception) else RuntimeError("the commit was cancelled"))
