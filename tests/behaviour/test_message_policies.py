@@ -22,7 +22,7 @@ from sessiontree import (
     ToolResult,
     tool,
 )
-from sessiontree.api.tree.inbox import MAX_LINES_BELOW
+from sessiontree.api.tree.channel_prompts import MAX_LINES_BELOW
 from tests.behaviour.fact_fixtures import PATIENCE_S
 from tests.behaviour.tree_fixtures import Opener
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessiontree import Limits, ScriptedModel, script_call
-from sessiontree.api.tree.inbox import UNHEEDED_S
+from sessiontree.api.tree.channel_prompts import UNHEEDED_S
 from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import PATIENCE_S, until

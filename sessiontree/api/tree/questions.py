@@ -37,8 +37,9 @@ MAX_TRIES = 16
 class QuestionDesk(Protocol):
     """Where questions wait, and are answered."""
 
-    is_heeded: bool
-    """Whether the program ever looked at what waits."""
+    def note_heeded(self) -> None:
+        """Note that the program looks at what waits."""
+        ...
 
     def list_pending_questions(self) -> list[PendingQuestion]:
         """Return the questions that wait for a person, oldest first."""
@@ -85,7 +86,7 @@ class Questions:
 
     def pending(self) -> list[PendingQuestion]:
         """Return the questions that wait for a person, oldest first."""
-        self._desk.is_heeded = True
+        self._desk.note_heeded()
         return self._desk.list_pending_questions()
 
 
