@@ -28,7 +28,7 @@ from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
     from sessiontree.api.runtime.backend import Backend
-    from sessiontree.api.runtime.shards import ShardedBackend
+    from sessiontree.api.runtime.sharded_backend import ShardedBackend
     from sessiontree.contracts.facts.tree_config import ShardRow, TreeSummary
     from sessiontree.contracts.settings.placement import Placements
     from sessiontree.journal.claim import JournalClaim
@@ -42,7 +42,7 @@ _LATE = {
     "cluster_calls": "sessiontree.backends.ray.cluster.node_tasks:open_cluster_calls",
     "local": "sessiontree.backends.local.backend:LocalBackend",
     "shard": "sessiontree.api.runtime.shards:Shard",
-    "sharded": "sessiontree.api.runtime.shards:ShardedBackend",
+    "sharded": "sessiontree.api.runtime.sharded_backend:ShardedBackend",
     "live_sessions_of": "sessiontree.api.runtime.shards:count_live_sessions",
     "shard_row": "sessiontree.contracts.facts.tree_config:ShardRow",
     "placement": "sessiontree.contracts.settings.placement:Placement",

@@ -12,13 +12,12 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sessiontree.api.runtime.backend import Backend
 from sessiontree.contracts.errors import (
@@ -30,20 +29,14 @@ from sessiontree.contracts.errors import (
     describe_error,
 )
 from sessiontree.contracts.facts.tree_config import ShardRow
-from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.tools.thread_calls import claim_in_thread
 from sessiontree.journal.claim import JournalClaim, holds_tree, locate_journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import make_no_tree_error
-from sessiontree.runtime.transport.rpc import RpcMethod, finished, make_proxy
-from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 if TYPE_CHECKING:
-    from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
-    from sessiontree.runtime.supervisor.tree_resources import TreeSetup
-    from sessiontree.runtime.transport.progress import ProgressBuffer
+    from sessiontree.contracts.facts.tree_config import TreeSummary
 
-T = TypeVar("T")
 _LOG = logging.getLogger("sessiontree")
 LOST_ENDS_S = 60.0
 """How long the processes of a lost shard on a disk that is still reached may take to end."""
@@ -54,8 +47,6 @@ FOLLOW_S = 5.0
 """How often a runtime looks for nodes that have joined the cluster."""
 COUNT_S = 1.0
 """How long they may take to answer; one that takes longer counts as the busiest until the next question."""
-_TREE = "tree_id"
-"""The first parameter of every question about one tree."""
 
 
 def count_live_sessions(backend: Backend) -> int | None:
@@ -167,8 +158,8 @@ class RemoteShards(Protocol):
         ...
 
 
-class ShardedBackend:
-    """Runs trees in several shards; the program sees one backend.
+class ShardMap:
+    """Knows the shard of each tree: chooses one for a new tree, and finds the journal of another.
 
     Args:
         state_dir: The state directory, which holds all journals.
@@ -184,46 +175,28 @@ class ShardedBackend:
         first: Shard,
         most: int,
         make: Callable[[Path], Backend],
-        remote: Callable[[Any], RemoteShards] | None = None,
+        remote: Callable[[Any], RemoteShards] | None,
     ) -> None:
+        self.all = [first]
+        """Those that were begun; lost ones stay."""
         self._state_dir = state_dir
         self._most = most
         self._make = make
         self._remote = None if remote is None else remote(first.backend)
         self._has_remote = remote is None
         self._following: asyncio.Task[None] | None = None
-        self._shards = [first]
         self._places: dict[str, Shard] = {}
         self._choosing = asyncio.Lock()
+        """Race: two trees that open at once could begin two shards over one journal. So they take turns."""
         self._counted_at = -math.inf
-        self._all: SupervisorApi = make_proxy(SupervisorApi, _SupervisorOfTree(self))
-        self._all_now: SupervisorApi = make_proxy(SupervisorApi, _SupervisorOfTreeNow(self))
 
-    @property
-    def supervisor(self) -> SupervisorApi:
-        """The supervisors of all shards; a question about a tree is answered by the tree's."""
-        return self._all
-
-    def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
-        """Ask a question that needs no waiting, and return its answer without an event loop."""
-        return finished(question(self._all_now))
-
-    def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
-        """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
-        return self.get_shard(tree_id).backend.request_result(tree_id, session)
-
-    def is_open(self, tree_id: str) -> bool:
-        """Whether a tree is open in this runtime."""
-        shard = self._places.get(tree_id)
-        return shard is not None and not shard.lost and shard.backend.is_open(tree_id)
-
-    def rows(self) -> list[ShardRow]:
-        """Return the shards that were begun, with their open trees; lost ones too."""
-        return [shard.row() for shard in self._shards]
+    def find_known(self, tree_id: str) -> Shard | None:
+        """Return the shard of a tree that was opened or looked up here, also a lost one; None = it was not."""
+        return self._places.get(tree_id)
 
     def begun(self) -> list[Shard]:
         """Return the shards whose supervisors run."""
-        return [shard for shard in self._shards if shard.has_begun and not shard.lost]
+        return [shard for shard in self.all if shard.has_begun and not shard.lost]
 
     def get_shard(self, tree_id: str) -> Shard:
         """Return the shard of a tree that this runtime opened or looked up.
@@ -237,59 +210,6 @@ class ShardedBackend:
             raise TreeNotFound(tree_id, "is not open in this runtime; resume it first")
         shard.check()
         return shard
-
-    def find_journal(self, tree_id: str) -> Path | None:
-        """Return the directory of a tree's journal; None = it is on another node, or unknown."""
-        shard = self._places.get(tree_id)
-        return None if shard is None or shard.node else shard.journal_dir
-
-    async def read_config(self, tree_id: str) -> TreeConfig:
-        """Return a journaled tree's configuration, from whichever shard holds the tree."""
-        shard = await self._find(tree_id)
-        try:
-            config = await shard.backend.read_config(tree_id)
-        except BaseException:
-            if tree_id not in shard.trees:
-                self._forget(tree_id)
-            raise
-        shard.has_begun = True
-        return config
-
-    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
-        """Create a tree in the shard with the fewest live sessions; durable when this returns."""
-        async with self._choosing:
-            shard = self._places.get(config.tree_id)
-            if shard is not None:
-                await shard.backend.create(config, setup)  # raises what is wrong
-                return
-            shard = await self._choose_shard()
-            shard.trees[config.tree_id] = None  # counts from now on
-            shard.change += 1
-            self._places[config.tree_id] = shard
-        try:
-            await shard.backend.create(config, setup)
-        except BaseException:
-            self._forget(config.tree_id)
-            raise
-        shard.has_begun = True
-
-    async def resume(self, tree_id: str, setup: TreeSetup) -> None:
-        """Resume a tree in the shard whose journal holds it."""
-        shard = await self._find(tree_id)
-        await shard.backend.resume(tree_id, setup)
-        shard.has_begun = True
-        shard.trees[tree_id] = None
-
-    async def release(self, tree_id: str) -> None:
-        """Release a tree; it stays in the journal."""
-        shard = self._places.get(tree_id)
-        self._forget(tree_id)
-        if shard is not None and not shard.lost:
-            await shard.backend.release(tree_id)
-
-    def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
-        """Return a reader of progress."""
-        return self.get_shard(tree_id).backend.watch(tree_id, session)
 
     async def list_remote_trees(self, purpose: str | None) -> list[TreeSummary]:
         """Return the trees on the disks of other nodes.
@@ -308,11 +228,11 @@ class ShardedBackend:
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
-        closing = [asyncio.ensure_future(shard.backend.close()) for shard in self._shards]
+        closing = [asyncio.ensure_future(shard.backend.close()) for shard in self.all]
         try:
             await asyncio.wait(closing)
         finally:
-            for shard in self._shards:
+            for shard in self.all:
                 if shard.claim is not None:
                     shard.claim.release()
             if self._remote is not None:
@@ -320,7 +240,23 @@ class ShardedBackend:
         for each in closing:
             each.result()
 
-    def _forget(self, tree_id: str) -> None:
+    async def assign(self, tree_id: str) -> tuple[Shard, bool]:
+        """Return the shard of a tree that is to be created, and whether it was chosen now.
+
+        The tree counts from now on; :meth:`forget` takes it back.
+        """
+        async with self._choosing:
+            shard = self._places.get(tree_id)
+            if shard is not None:
+                return shard, False
+            shard = await self._choose_shard()
+            shard.trees[tree_id] = None
+            shard.change += 1
+            self._places[tree_id] = shard
+            return shard, True
+
+    def forget(self, tree_id: str) -> None:
+        """Note that a tree is open here no more."""
         shard = self._places.pop(tree_id, None)
         if shard is not None:
             shard.trees.pop(tree_id, None)
@@ -330,7 +266,7 @@ class ShardedBackend:
         """Start a shard on each other node, the first time."""
         if self._remote is not None and not self._has_remote:
             self._add(await self._remote.begin())
-            self._shards[0].weight = self._remote.own_weight
+            self.all[0].weight = self._remote.own_weight
             self._has_remote = True
             if self._following is None:
                 self._following = asyncio.create_task(self._follow())
@@ -338,7 +274,7 @@ class ShardedBackend:
     def _add(self, begun: Sequence[RemoteShard]) -> None:
         for each in begun:
             shard = Shard(each, each.journal_dir, each.node, weight=each.weight)
-            self._shards.append(shard)
+            self.all.append(shard)
             each.watch_loss(shard.note_lost)
 
     async def _follow(self) -> None:
@@ -357,15 +293,15 @@ class ShardedBackend:
         """Take in the nodes that have joined the cluster, and let it know how many trees are open."""
         if self._remote is not None and self._has_remote:
             self._add(await self._remote.join())
-            await self._remote.ask_for(sum(len(shard.trees) for shard in self._shards if not shard.lost))
+            await self._remote.ask_for(sum(len(shard.trees) for shard in self.all if not shard.lost))
 
     async def _choose_shard(self) -> Shard:
         await self._reach_remote()
-        own = [shard for shard in self._shards if not shard.node]
+        own = [shard for shard in self.all if not shard.node]
         if len(own) < self._most and all(shard.trees for shard in own):
             claim = await claim_in_thread(partial(JournalClaim.take, self._state_dir), JournalClaim.release)
             return self._begin(claim)
-        shards = [each for each in self._shards if not each.lost]
+        shards = [each for each in self.all if not each.lost]
         if len(shards) > 1 and all(shard.trees for shard in shards):
             await self._count_sessions(shards)
         return min(shards, key=Shard.load)
@@ -397,10 +333,10 @@ class ShardedBackend:
         except BaseException:
             claim.release()
             raise
-        self._shards.append(shard)
+        self.all.append(shard)
         return shard
 
-    async def _find(self, tree_id: str) -> Shard:
+    async def find(self, tree_id: str) -> Shard:
         """Return the shard whose journal holds a tree; begin one if no shard here writes that journal.
 
         Raises:
@@ -413,13 +349,13 @@ class ShardedBackend:
                 return place
             await self._reach_remote()
             shard = await self._find_shard(tree_id)
-            self._forget(tree_id)
+            self.forget(tree_id)
             self._places[tree_id] = shard
             return shard
 
     async def _find_shard(self, tree_id: str) -> Shard:
         journal = await asyncio.to_thread(self._own_journal, tree_id)
-        for shard in self._shards:
+        for shard in self.all:
             if not shard.node and shard.journal_dir == journal:
                 return shard
         found = await self._find_remote_shard(tree_id)
@@ -456,56 +392,9 @@ class ShardedBackend:
         if self._remote is None:
             return None
         found = await self._remote.find_shard(tree_id)
-        if found is None and any(shard.lost for shard in self._shards):
+        if found is None and any(shard.lost for shard in self.all):
             # A lost node may have come back. A node that can't have a shard, or that goes away now, must not
             # keep a tree of another node from its program.
             self._add(await self._remote.join())
             found = await self._remote.find_shard(tree_id)
-        return next((shard for shard in self._shards if shard.backend is found), None)
-
-
-class _SupervisorOfTree:
-    """Passes a question about a tree to the tree's supervisor, and another one to all supervisors."""
-
-    def __init__(self, backend: ShardedBackend) -> None:
-        self._backend = backend
-
-    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
-        """Return the supervisor's answer, or the answers of all of them in one."""
-        if _TREE in method.parameters:
-            shard = self._backend.get_shard(given[0])
-            return await getattr(shard.backend.supervisor, method.name)(*given)
-        found = []
-        for shard in self._backend.begun():
-            with suppress(ShardLost):  # a shard that is lost meanwhile has no answer
-                found.append(await getattr(shard.backend.supervisor, method.name)(*given))
-        return _join_answers(found)
-
-
-class _SupervisorOfTreeNow:
-    """As :class:`_SupervisorOfTree`, for questions that need no waiting."""
-
-    def __init__(self, backend: ShardedBackend) -> None:
-        self._backend = backend
-
-    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
-        """Return the answer; the calling thread may block until it is there."""
-
-        def asked(supervisor: SupervisorApi) -> Coroutine[Any, Any, Any]:
-            asking: Coroutine[Any, Any, Any] = getattr(supervisor, method.name)(*given)
-            return asking
-
-        if _TREE in method.parameters:
-            return self._backend.get_shard(given[0]).backend.ask_now(asked)
-        found = []
-        for shard in self._backend.begun():
-            with suppress(ShardLost):  # a shard that is lost meanwhile has no answer
-                found.append(shard.backend.ask_now(asked))
-        return _join_answers(found)
-
-
-def _join_answers(found: list[Any]) -> Any:
-    """Return the lists of several supervisors as one list; for other values, the first one."""
-    if found and not isinstance(found[0], list):
-        return found[0]
-    return list(chain.from_iterable(found))
+        return next((shard for shard in self.all if shard.backend is found), None)

@@ -23,7 +23,8 @@ from sessiontree import (
     ShardLost,
     TreeNotFound,
 )
-from sessiontree.api.runtime.shards import COUNT_EVERY_S, COUNT_S, RemoteShard, Shard, ShardedBackend
+from sessiontree.api.runtime.sharded_backend import ShardedBackend
+from sessiontree.api.runtime.shards import COUNT_EVERY_S, COUNT_S, RemoteShard, Shard
 from sessiontree.backends.local.backend import LocalBackend
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.journal.claim import holds_tree
@@ -369,5 +370,5 @@ async def test_question_about_all_trees_leaves_out_a_shard_that_is_just_lost(
         tree = await SessionTree(tmp_path, model=MODEL, runtime=runtime).start()
         gone = GoneShard(tmp_path / "gone")
         assert isinstance(runtime.backend, ShardedBackend)
-        runtime.backend._shards.append(Shard(gone, gone.journal_dir, "gone", has_begun=True))
+        runtime.backend.shards.all.append(Shard(gone, gone.journal_dir, "gone", has_begun=True))
         assert await runtime.backend.supervisor.open_trees() == [tree.tree_id]

@@ -18,7 +18,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from sessiontree import ConfigError, ModelPrice, ProviderModel, Runtime, SessionTree
-from sessiontree.api.runtime.shards import ShardedBackend
+from sessiontree.api.runtime.sharded_backend import ShardedBackend
 from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider, FakeRequest
