@@ -1,9 +1,9 @@
-"""Several supervisors behind one runtime: which of them holds a tree, and questions about all of them.
+"""Several supervisors behind one runtime: which of them holds a tree, and which one takes a new tree.
 
 A shard is a backend with a journal of its own. A tree is wholly in one shard: the one with the fewest live
 sessions when the tree is created, later the one whose journal holds it. Shards on other nodes come from
 :class:`RemoteShards`. Not here: what a shard does; how a journal is found in a directory
-(``journal/claim.py``).
+(``journal/claim.py``); or questions about all shards (``sharded_backend``).
 """
 
 from __future__ import annotations
@@ -187,11 +187,11 @@ class ShardMap:
         self._following: asyncio.Task[None] | None = None
         self._places: dict[str, Shard] = {}
         self._choosing = asyncio.Lock()
-        """Race: two trees that open at once could begin two shards over one journal. So they take turns."""
+        """Race: two trees that open at once could begin two shards over one journal. They take turns."""
         self._counted_at = -math.inf
 
     def find_known(self, tree_id: str) -> Shard | None:
-        """Return the shard of a tree that was opened or looked up here, also a lost one; None = it was not."""
+        """Return the shard of a tree that was opened or looked up here; it may be lost. None = neither."""
         return self._places.get(tree_id)
 
     def begun(self) -> list[Shard]:

@@ -5,71 +5,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
-import select
-import shutil
-import tempfile
-import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 import ray
-from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.client.key_server import GATEWAY, KEYS_SOCKET, MEMORY, KeyServer
-from sessiontree.backends.ray.client.local_line import LINES_SOCKET
 from sessiontree.backends.ray.client.serialization import add_program, pack
 from sessiontree.backends.ray.client.supervisor_client import SupervisorClient, Watches
 from sessiontree.backends.ray.engine.engine import Engine
-from sessiontree.backends.ray.engine.engine_settings import select_for_gateway
 from sessiontree.backends.ray.engine.program_copy import ProgramCopies
 from sessiontree.backends.ray.hosts.placed_nodes import PlacedNodes
-from sessiontree.backends.ray.hosts.process_start import (
-    JOINED_UNSEEN_S,
-    UNSEEN_S,
-    RestartKeeper,
-    StartPace,
-    StartWatch,
-    build_runtime_env,
-    end_started,
-    note_for,
-    open_failed_starts,
-    probe_level,
-)
-from sessiontree.backends.ray.hosts.transport import REAPED_S
-from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorActor, make_actor_class
-from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, describe_error
+from sessiontree.backends.ray.supervisor_launch import SupervisorLaunch, build_cluster_error
+from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.settings.placement import Placements
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ApiKey
-from sessiontree.models.providers.provider_model import KEY_VARIABLES
-from sessiontree.runtime.scheduling.pool import PoolSize
-from sessiontree.runtime.scheduling.settings import Settings, list_hidden_places
+from sessiontree.runtime.scheduling.settings import list_hidden_places
 from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
 from sessiontree.runtime.supervisor.tree_resources import PackedResources, TreeSetup
 from sessiontree.runtime.transport.progress import ProgressBuffer
 from sessiontree.runtime.transport.supervisor_api import ActorRow, SupervisorApi
 from sessiontree.sandbox import detect_level
-from sessiontree.sandbox.process_tree import find_ancestors
 
 T = TypeVar("T")
 HOST_BYTES: Final = 2 * 2**30
-GATEWAY_BYTES: Final = 4 * 2**30
-MEMORY_BYTES: Final = 4 * 2**30
-HOSTS_PER_CORE: Final = 4
-MIN_HOSTS: Final = 8
-"""How many hosts a pool may have on the smallest node: sessions also wait for things other than a core."""
-CLOSE_S: Final = 10.0
-REMOVE_AGAIN_S: Final = 0.05
-PASSED: Final = "variables"
-"""Name of the file with the variables that hosts get."""
 
 
 class RayBackend:
@@ -119,43 +83,43 @@ class RayBackend:
                 f"can't confine Workers: this kernel offers {level}, and Landlock ABI 3 and seccomp are "
                 "required; give kernel_enforcement='best_effort' to run them anyway, or use backend='local'"
             )
-        self._state_dir = state_dir
-        self._journal_dir = journal_dir or state_dir
-        self._slots = slots
-        self._sharing = sharing
         self._engine = Engine(address, num_cpus, insecure)
         if placement is not None and address is None and not ray.is_initialized():
-            raise _build_cluster_error()
-        self._placements = placement
+            raise build_cluster_error()
         self._nodes = None if placement is None else PlacedNodes(placement, self._engine, enforcement)
-        self._host_bytes = host_bytes
-        self._memory = memory or MemorySettings()
-        variable = self._memory.key_variable
+        memory = memory or MemorySettings()
+        variable = memory.key_variable
         self._memory_key = None if variable is None else ApiKey(os.environ.get(variable, "").strip() or None)
         """Held so that no other process is given a variable with this value."""
-        self._pass_env = pass_env
-        self._hidden = list_hidden_places(state_dir, self._memory)
-        self._enforcement: Literal["required", "best_effort"] = enforcement
+        self._hidden = list_hidden_places(state_dir, memory)
         self._starting: asyncio.Future[SupervisorClient] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._line: SupervisorClient | None = None
-        self._client: SupervisorClient | None = None
-        """As ``_line``, but kept after the runtime was closed, so that calls get an error that says so."""
         self._watches: Watches | None = None
-        self._scratch: Path | None = None
         self._copies = ProgramCopies(state_dir)
-        self._keeper: RestartKeeper | None = None
-        self._keys: KeyServer | None = None
+        self._launch = SupervisorLaunch(
+            engine=self._engine,
+            copies=self._copies,
+            state_dir=state_dir,
+            journal_dir=journal_dir or state_dir,
+            slots=slots,
+            sharing=sharing,
+            host_bytes=host_bytes,
+            memory=memory,
+            pass_env=pass_env,
+            enforcement=enforcement,
+            placements=placement,
+        )
 
     @property
     def supervisor(self) -> SupervisorApi:
         """The API of the supervisor, for trees that are open."""
-        return self._get_client().supervisor
+        return self._launch.get_client().supervisor
 
     @property
     def lifecycle(self) -> SupervisorLifecycle:
         """What only the supervisor's program may ask it."""
-        return self._get_client().lifecycle
+        return self._launch.get_client().lifecycle
 
     @property
     def hidden(self) -> tuple[Path, ...]:
@@ -172,20 +136,15 @@ class RayBackend:
 
     def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
         """Ask a question that needs no waiting; this blocks for about a millisecond."""
-        return self._get_client().ask_now(question)
+        return self._launch.get_client().ask_now(question)
 
     def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
-        return self._get_client().request_result(tree_id, session)
+        return self._launch.get_client().request_result(tree_id, session)
 
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is open in this runtime."""
-        return self._client is not None and self._client.holds(tree_id)
-
-    def _get_client(self) -> SupervisorClient:
-        if self._client is None:
-            raise SessionTreeError("no tree is open in this runtime; open or resume one first")
-        return self._client
+        return self._launch.client is not None and self._launch.client.holds(tree_id)
 
     async def read_config(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration."""
@@ -229,9 +188,10 @@ class RayBackend:
             _check_apart("the file of Ray's token", token, Path(config.workspace))
         places = None
         if self._nodes is not None:
-            assert self._scratch is not None  # noqa: S101 - the runtime has been started
+            scratch = self._launch.scratch
+            assert scratch is not None  # noqa: S101 - the runtime has been started
             known = config or await line.supervisor.read_config(tree_id)
-            places = await self._nodes.find(tree_id, Path(known.workspace), self._scratch, program)
+            places = await self._nodes.find(tree_id, Path(known.workspace), scratch, program)
         resources = add_program(packed, program, places)
         if config is None:
             opening = asyncio.ensure_future(line.lifecycle.resume(tree_id, agents, resources))
@@ -251,24 +211,6 @@ class RayBackend:
     def _on_not_opened(self, tree_id: str, places: bytes | None) -> None:
         if self._nodes is not None and places is not None:
             self._nodes.on_not_opened(tree_id, places)
-
-    def _find_role(self, pid: int) -> str:
-        rows = self.ask_now(lambda supervisor: supervisor.actors())
-        return next((row.role for row in rows if row.pid == pid and not row.node), "")
-
-    def _select_variables(self, role: str) -> Mapping[str, str]:
-        """Return the variables of this program that a process gets besides those that Ray gave it."""
-        found = select_for_gateway(os.environ)
-        if role == GATEWAY:
-            return found
-        if role == MEMORY:
-            others = KEY_VARIABLES - {self._memory.key_variable}
-            return {
-                name: value
-                for name, value in found.items()
-                if self._memory.reads_variable(name) and name not in others
-            }
-        return {}
 
     async def release(self, tree_id: str) -> None:
         """Release a tree; it stays in the journal."""
@@ -306,17 +248,10 @@ class RayBackend:
             line.closed()
             if self._watches is not None:
                 await self._watches.close()
-            if self._keeper is not None:
-                await asyncio.to_thread(self._keeper.stop)
-            await _end(line)
+            await self._launch.end(line)
         if self._nodes is not None:
             await self._nodes.close()
-        if self._keys is not None:
-            await asyncio.to_thread(self._keys.close)
-        if self._scratch is not None:
-            if line is not None and line.is_lost:
-                await asyncio.to_thread(end_started, self._scratch, CLOSE_S)
-            await asyncio.to_thread(_remove, self._scratch)
+        await self._launch.remove_rest(line)
         if self._copies.is_used:
             await asyncio.to_thread(self._copies.close)
         await self._engine.close()
@@ -331,116 +266,10 @@ class RayBackend:
         return await asyncio.shield(self._starting)
 
     async def _start(self) -> SupervisorClient:
-        await self._engine.start()
-        if self._placements is not None and self._engine.home is not None:
-            raise _build_cluster_error()
-        if self._scratch is not None:  # left by a start that failed
-            await asyncio.to_thread(_remove, self._scratch)
-        key = secrets.token_hex(16)
-        # A private Ray's directory is removed with it, however the program ends.
-        self._scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._engine.home))
-        settings = self._build_settings(await asyncio.to_thread(self._copies.root))
-        settings.reports.mkdir(mode=0o700)
-        if settings.passed is not None:
-            _write_variables(settings.passed, self._pass_env)
-        if self._keys is not None:
-            await asyncio.to_thread(self._keys.close)
-        self._keys = KeyServer(
-            self._scratch / KEYS_SOCKET,
-            self._find_role,
-            self._select_variables,
-            self._memory.revealed_options(),
-        )
-        note = note_for("supervisor", settings)
-        actor: Any = (
-            make_actor_class(SupervisorActor)
-            .options(**self._build_options(settings, note))
-            .remote(key, settings)
-        )
-        line = SupervisorClient(actor, key, lines=self._scratch / LINES_SOCKET)
-        keeper = self._keeper = RestartKeeper(
-            StartWatch(note, self._engine.raylet, StartPace(self._choose_unseen_s(), JOINED_UNSEEN_S)),
-            partial(ray.kill, actor, no_restart=False),
-            partial(open_failed_starts(settings).add, "supervisor"),
-            partial(_give_up, line, actor),
-        )
-        self._engine.lost.add_done_callback(partial(_lose, line, keeper))
-        try:
-            await asyncio.to_thread(probe_level, settings)
-            await line.begin()
-        except RayError as error:
-            await asyncio.to_thread(keeper.stop)
-            raise SessionTreeError(
-                f"the supervisor did not start: {describe_error(error)}; run `sessiontree doctor`"
-            ) from error
-        except BaseException:
-            await asyncio.to_thread(keeper.stop)
-            if not line.is_lost:
-                ray.kill(actor)
-            raise
+        line = await self._launch.start()
         self._watches = Watches(line)
-        self._client = self._line = line
+        self._line = line
         return line
-
-    def _build_options(self, settings: Settings, note: Path) -> dict[str, Any]:
-        return {
-            "runtime_env": build_runtime_env("supervisor", settings, note),
-            "num_cpus": 0,
-            "max_restarts": -1,
-            "max_task_retries": 0,
-            "max_concurrency": SUPERVISOR_CALLS,
-            "scheduling_strategy": NodeAffinitySchedulingStrategy(self._engine.node_id, soft=False),
-        }
-
-    def _pool(self) -> PoolSize:
-        cores = self._engine.core_count
-        most = max(MIN_HOSTS, HOSTS_PER_CORE * cores) if self._slots is None else self._slots
-        return PoolSize(most=most, usual=min(most, max(1, cores // self._sharing)))
-
-    def _choose_unseen_s(self) -> float:
-        return JOINED_UNSEEN_S if self._engine.home is None else UNSEEN_S
-
-    def _build_settings(self, program: Path) -> Settings:
-        assert self._scratch is not None  # noqa: S101 - made just before
-        return Settings(
-            state_dir=self._state_dir,
-            journal_dir=self._journal_dir,
-            program_pid=os.getpid(),
-            program_started=find_ancestors(os.getpid())[0].started,
-            python=ray.get_runtime_context().runtime_env.get("py_executable"),
-            node_id=self._engine.node_id,
-            logs_dir=self._engine.logs_dir,
-            unseen_s=self._choose_unseen_s(),
-            token_path=self._engine.token_path,
-            scratch=self._scratch,
-            reports=self._scratch / "reports",
-            program=program,
-            pool=self._pool(),
-            warm=1,
-            host_bytes=self._host_bytes,
-            gateway_bytes=GATEWAY_BYTES,
-            memory=self._memory.without_values(),
-            memory_bytes=MEMORY_BYTES,
-            pass_env=self._pass_env,
-            passed=self._scratch / PASSED if self._pass_env and self._engine.home is not None else None,
-            enforcement=self._enforcement,
-            security=self._engine.protection(),
-            placements=self._placements,
-        )
-
-
-def _build_cluster_error() -> ConfigError:
-    return ConfigError(
-        "placement needs a cluster, and this program has a Ray of its own machine alone; give "
-        "address='auto' on a node of the cluster, or call ray.init(address=…) first"
-    )
-
-
-def _write_variables(path: Path, names: Sequence[str]) -> None:
-    """Write variables of this program to a file that only this user reads, for hosts."""
-    words = [f"{name}={os.environ[name]}\0" for name in names if name in os.environ]
-    path.touch(0o600, exist_ok=False)
-    path.write_bytes(os.fsencode("".join(words)))
 
 
 def _take_back(line: SupervisorClient, tree_id: str, opening: asyncio.Future[Any]) -> None:
@@ -465,38 +294,3 @@ def _check_apart(name: str, place: Path, workspace: Path) -> None:
             f"{name} {str(place)!r} is inside the workspace {str(workspace)!r}, and hiding it from Workers "
             "would also hide what appears next to it later; give a place outside, or leave it out"
         )
-
-
-def _remove(directory: Path) -> None:
-    """Remove a directory, also while a reaper that is about to end still writes to it."""
-    deadline = time.monotonic() + REAPED_S
-    while directory.exists():
-        shutil.rmtree(directory, ignore_errors=True)
-        if time.monotonic() > deadline:
-            return
-        select.select([], [], [], REMOVE_AGAIN_S)
-
-
-async def _end(line: SupervisorClient) -> None:
-    """Ask the supervisor to end, and kill it if it does not."""
-    try:
-        async with asyncio.timeout(CLOSE_S):
-            await line.end()
-    except (RayError, TimeoutError, SessionTreeError):
-        pass  # it has ended, or is killed now
-    if ray.is_initialized() and not line.is_lost:  # a lost Ray may have been replaced by another one
-        ray.kill(line.actor)
-
-
-def _lose(line: SupervisorClient, keeper: RestartKeeper, lost: Future[EngineLost]) -> None:
-    if not lost.cancelled():
-        line.lose(lost.result())
-        keeper.stop()
-
-
-def _give_up(line: SupervisorClient, actor: Any, failures: int, reason: str) -> None:
-    """Fail all callers that wait, and kill the actor, which a joined Ray would restart again and again."""
-    died = f"its supervisor failed to start {failures} times in a row, the last: {reason}"
-    advice = "look at the machine's memory and at `sessiontree doctor`, then go on with SessionTree.resume"
-    line.lose(EngineLost(died, advice, "start"))
-    ray.kill(actor)

@@ -399,8 +399,8 @@ async def test_a_reply_is_shown_piece_by_piece_with_and_without_lines(
         async with SessionTree(tmp_path / "workspace", model=model, runtime=runtime) as tree:
             backend = runtime.backend
             assert isinstance(backend, RayBackend)
-            assert backend._scratch is not None
-            path = backend._scratch / LINES_SOCKET
+            assert backend._launch.scratch is not None
+            path = backend._launch.scratch / LINES_SOCKET
             if not has_lines:
                 path.unlink()
             for _ in range(2):

@@ -137,7 +137,7 @@ async def main(workspace, state, embedder):
                 looks += [each.text for each in child.history() if each.text.startswith("[[")]
             names = (await (await tree.main.spawn("worker", "tell", agent="own")).result()).summary.split()
             backend = runtime.backend
-            socket = backend._scratch / KEYS_SOCKET
+            socket = backend._launch.scratch / KEYS_SOCKET
             refused = 0
             reference = models["given"].key._reference
             for ask, *words in ((key_from, reference, ""), (take_variables,), (options_from,)):

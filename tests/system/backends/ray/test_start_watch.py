@@ -19,7 +19,7 @@ import pytest
 import ray
 
 from sessiontree import EngineLost, Runtime, ScriptedModel, SessionTree
-from sessiontree.backends.ray.backend import RayBackend, _give_up
+from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
 from sessiontree.backends.ray.engine.engine_servers import RAYLET, list_watched_servers
 from sessiontree.backends.ray.hosts.process_start import (
@@ -33,6 +33,7 @@ from sessiontree.backends.ray.hosts.process_start import (
     StartWatch,
     end_started,
 )
+from sessiontree.backends.ray.supervisor_launch import _give_up
 from sessiontree.control.client import ControlClient
 from sessiontree.sandbox.process_tree import children, process_of
 from tests.system.house.error_fixtures import has_cause

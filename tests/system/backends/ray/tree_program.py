@@ -120,7 +120,7 @@ async def main(mode: str, place: Path) -> None:
 def _whereabouts(tree: SessionTree) -> dict[str, Any]:
     backend = tree._backend
     assert isinstance(backend, RayBackend)
-    return {"home": str(backend._engine.home), "scratch": str(backend._scratch)}
+    return {"home": str(backend._engine.home), "scratch": str(backend._launch.scratch)}
 
 
 def tell(**words: object) -> None:
