@@ -214,11 +214,18 @@ class WorkspaceWriter:
         protected place.
         """
         found = set()
-        for follows in (True, False):
-            with suppress(ToolError), self._root.place("look at", path, follow_last=follows) as place:
-                standing, why = self._describe_standing(place)
-                if why:
-                    found.add(standing)
+        with suppress(ToolError), self._root.place("look at", path, follow_last=False) as place:
+            standing, why = self._describe_standing(place)
+            if why:
+                found.add(standing)
+            # Resolving is most of what a call costs here. Only a link has a second place to name. If it
+            # becomes one after this look, the change itself is refused: it asks again.
+            if not _is_link(place):
+                return frozenset(found)
+        with suppress(ToolError), self._root.place("look at", path) as place:
+            standing, why = self._describe_standing(place)
+            if why:
+                found.add(standing)
         return frozenset(found)
 
     def write(
@@ -335,6 +342,18 @@ class WorkspaceWriter:
         if not os.access(name, os.W_OK, dir_fd=directory_fd, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return standing
+
+
+def _is_link(place: WorkspacePath) -> bool:
+    """Whether the last name of a path is a link now; a name of nothing, or of the root itself, is none."""
+    if len(place.names) != 1:
+        return False
+    try:
+        return stat.S_ISLNK(os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # what can't be looked at is looked at both ways
 
 
 @contextmanager
