@@ -178,7 +178,8 @@ def find_library_places(names: Sequence[str]) -> Iterator[str]:
 
 
 def _is_beneath(path: str, top: str) -> bool:
-    return PurePosixPath(path).is_relative_to(top)
+    """Whether an absolute path without links is another one, or below it."""
+    return path == top or path.startswith(f"{top.rstrip('/')}/")
 
 
 def check_workspace(workspace: str) -> None:
@@ -302,7 +303,11 @@ def _is_seen(place: str, visible: dict[str, list[str]]) -> bool:
 
 def _find_nearest(path: str, visible: dict[str, list[str]]) -> str:
     """Return the deepest mounted place that contains a path; empty if none does."""
-    return max((place for place in visible if _is_beneath(path, place)), key=len, default="")
+    while path not in visible:
+        if path == "/":
+            return ""
+        path = path.rpartition("/")[0] or "/"
+    return path
 
 
 def _list_system_places() -> Iterator[str]:
