@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.backends.ray.client.serialization import dump_value, load_value
@@ -31,7 +31,7 @@ from sessiontree.models.api_key import ApiKey
 from sessiontree.runtime.replay.stored_trees import list_summaries
 from sessiontree.runtime.supervisor.supervisor_server import SequenceGate, SupervisorLifecycle
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
-from sessiontree.runtime.transport.rpc import RpcResponse, collect_methods, make_portable
+from sessiontree.runtime.transport.rpc import RpcResponse, collect_methods, make_portable, rpc
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,142 @@ class ProgramFiles:
     """By path; None = the node has them already."""
 
 
+class NodeControl(Protocol):
+    """What the creating program asks of the actor of a node, besides questions to the supervisor there."""
+
+    @rpc()
+    async def begin(self, plan: NodePlan) -> Path:
+        """Claim a journal; return its directory."""
+        ...
+
+    @rpc(waits=True)
+    async def open_tree(
+        self,
+        tree_id: str,
+        config: TreeConfig | None,
+        agents: Mapping[str, AgentConfig],
+        resources: PackedResources,
+        program: ProgramFiles | None,
+    ) -> None:
+        """Create a tree; without a configuration, resume it from the journal."""
+        ...
+
+    @rpc()
+    async def read_config(self, tree_id: str) -> TreeConfig:
+        """Return a journaled tree's configuration."""
+        ...
+
+    @rpc()
+    async def release_tree(self, tree_id: str) -> None:
+        """Release a tree; it stays in the journal."""
+        ...
+
+    @rpc()
+    async def has_tree(self, tree_id: str) -> bool:
+        """Whether the journal of the node holds a tree."""
+        ...
+
+    @rpc()
+    async def list_stored(self, state_dir: Path, purpose: str | None) -> list[TreeSummary]:
+        """Return the trees in a state directory of the node."""
+        ...
+
+    @rpc()
+    async def end(self) -> None:
+        """End the supervisor and release the journal."""
+        ...
+
+
+class NodeProgram(NodeControl):
+    """Owns a supervisor, as a program does."""
+
+    def __init__(self) -> None:
+        self._backend: RayBackend | None = None
+        self._claim: JournalClaim | None = None
+        self._programs: dict[str, Path] = {}
+        self._keys: dict[str, ApiKey] = {}
+        """The keys at this node's places, by name: no host is given a variable with the value of one."""
+
+    def get_backend(self) -> RayBackend:
+        """Return the backend of this node.
+
+        Raises:
+            SessionTreeError: it has not begun, or was closed.
+        """
+        if self._backend is None:
+            raise SessionTreeError("the shard has not begun, or it was closed")
+        return self._backend
+
+    async def begin(self, plan: NodePlan) -> Path:
+        """Claim a journal; return its directory."""
+        found = compare_releases(plan.release)
+        if found is not None:
+            raise ConfigError(f"it has {found}; install the same on every node")
+        take = partial(JournalClaim.take, plan.state_dir)
+        claim = self._claim = await claim_in_thread(take, JournalClaim.release)
+        root = state_dir_of_journal(claim.directory)
+        try:
+            self._backend = RayBackend(root, journal_dir=claim.directory, **plan.options)
+        except BaseException:
+            claim.release()
+            raise
+        return claim.directory
+
+    async def open_tree(
+        self,
+        tree_id: str,
+        config: TreeConfig | None,
+        agents: Mapping[str, AgentConfig],
+        resources: PackedResources,
+        program: ProgramFiles | None,
+    ) -> None:
+        """Create a tree; without a configuration, resume it from the journal."""
+        if config is not None and not await asyncio.to_thread(Path(config.workspace).is_dir):
+            raise ConfigError(f"workspace {config.workspace!r} is not a directory there; put a copy in place")
+        await asyncio.to_thread(self._find_keys, resources.keys)
+        place = None if program is None else await asyncio.to_thread(self._place_program, program)
+        await self.get_backend().open_packed(tree_id, config, agents, resources, place)
+
+    def _find_keys(self, names: Sequence[str]) -> None:
+        """Refuse a tree whose model has no key here: its first question would fail instead."""
+        for name in names:
+            self._keys[name] = ApiKey.named(name, "a key of its model")  # it may be another one by now
+
+    def _place_program(self, program: ProgramFiles) -> Path:
+        if program.digest not in self._programs:
+            if program.files is None:
+                raise SessionTreeError("the node does not have the program's modules; open the tree again")
+            self._programs[program.digest] = self.get_backend().receive_program(program.files)
+        return self._programs[program.digest]
+
+    async def read_config(self, tree_id: str) -> TreeConfig:
+        """Return a journaled tree's configuration."""
+        return await self.get_backend().read_config(tree_id)
+
+    async def release_tree(self, tree_id: str) -> None:
+        """Release a tree; it stays in the journal."""
+        await self.get_backend().release(tree_id)
+
+    async def has_tree(self, tree_id: str) -> bool:
+        """Whether the journal of the node holds a tree."""
+        assert self._claim is not None  # noqa: S101 - the shard has begun
+        return await asyncio.to_thread(holds_tree, self._claim.directory, tree_id)
+
+    async def list_stored(self, state_dir: Path, purpose: str | None) -> list[TreeSummary]:
+        """Return the trees in a state directory of the node."""
+        return await asyncio.to_thread(list_summaries, state_dir, purpose)
+
+    async def end(self) -> None:
+        """End the supervisor and release the journal."""
+        backend, self._backend = self._backend, None
+        try:
+            if backend is not None:
+                await backend.close()
+        finally:
+            if self._claim is not None:
+                self._claim.release()
+
+
 class NodeActor:
     """The program of one supervisor on its node.
 
@@ -65,11 +201,7 @@ class NodeActor:
         tidy()
         self._key = key
         self._turns = SequenceGate()
-        self._backend: RayBackend | None = None
-        self._claim: JournalClaim | None = None
-        self._programs: dict[str, Path] = {}
-        self._keys: dict[str, ApiKey] = {}
-        """The keys at this node's places, by name: no host is given a variable with the value of one."""
+        self._program = NodeProgram()
 
     async def stay(self) -> None:
         """Return never: the call fails when this process ends."""
@@ -97,88 +229,11 @@ class NodeActor:
             return RpcResponse("", None, make_portable(error))
 
     def _find_function(self, name: str) -> Callable[..., Awaitable[Any]]:
-        own: dict[str, Callable[..., Awaitable[Any]]] = {
-            "begin": self._begin,
-            "open": self._open,
-            "config_of": self._read_config,
-            "release": self._release_tree,
-            "holding": self._has_tree,
-            "stored": self._list_stored,
-            "close": self._close,
-        }
-        if name in own:
-            return own[name]
-        backend = self._get_backend()
-        function: Callable[..., Awaitable[Any]]
-        if name in collect_methods(SupervisorLifecycle):
-            function = getattr(backend.lifecycle, name)
+        if name in collect_methods(NodeControl):
+            owner: object = self._program
+        elif name in collect_methods(SupervisorLifecycle):
+            owner = self._program.get_backend().lifecycle
         else:
-            function = getattr(backend.supervisor, name)
+            owner = self._program.get_backend().supervisor
+        function: Callable[..., Awaitable[Any]] = getattr(owner, name)
         return function
-
-    def _get_backend(self) -> RayBackend:
-        if self._backend is None:
-            raise SessionTreeError("the shard has not begun, or it was closed")
-        return self._backend
-
-    async def _begin(self, plan: NodePlan) -> Path:
-        found = compare_releases(plan.release)
-        if found is not None:
-            raise ConfigError(f"it has {found}; install the same on every node")
-        take = partial(JournalClaim.take, plan.state_dir)
-        claim = self._claim = await claim_in_thread(take, JournalClaim.release)
-        root = state_dir_of_journal(claim.directory)
-        try:
-            self._backend = RayBackend(root, journal_dir=claim.directory, **plan.options)
-        except BaseException:
-            claim.release()
-            raise
-        return claim.directory
-
-    async def _open(
-        self,
-        tree_id: str,
-        config: TreeConfig | None,
-        agents: Mapping[str, AgentConfig],
-        resources: PackedResources,
-        program: ProgramFiles | None,
-    ) -> None:
-        if config is not None and not await asyncio.to_thread(Path(config.workspace).is_dir):
-            raise ConfigError(f"workspace {config.workspace!r} is not a directory there; put a copy in place")
-        await asyncio.to_thread(self._find_keys, resources.keys)
-        place = None if program is None else await asyncio.to_thread(self._place_program, program)
-        await self._get_backend().open_packed(tree_id, config, agents, resources, place)
-
-    def _find_keys(self, names: Sequence[str]) -> None:
-        """Refuse a tree whose model has no key here: its first question would fail instead."""
-        for name in names:
-            self._keys[name] = ApiKey.named(name, "a key of its model")  # it may be another one by now
-
-    def _place_program(self, program: ProgramFiles) -> Path:
-        if program.digest not in self._programs:
-            if program.files is None:
-                raise SessionTreeError("the node does not have the program's modules; open the tree again")
-            self._programs[program.digest] = self._get_backend().receive_program(program.files)
-        return self._programs[program.digest]
-
-    async def _read_config(self, tree_id: str) -> TreeConfig:
-        return await self._get_backend().read_config(tree_id)
-
-    async def _release_tree(self, tree_id: str) -> None:
-        await self._get_backend().release(tree_id)
-
-    async def _has_tree(self, tree_id: str) -> bool:
-        assert self._claim is not None  # noqa: S101 - the shard has begun
-        return await asyncio.to_thread(holds_tree, self._claim.directory, tree_id)
-
-    async def _list_stored(self, state_dir: Path, purpose: str | None) -> list[TreeSummary]:
-        return await asyncio.to_thread(list_summaries, state_dir, purpose)
-
-    async def _close(self) -> None:
-        backend, self._backend = self._backend, None
-        try:
-            if backend is not None:
-                await backend.close()
-        finally:
-            if self._claim is not None:
-                self._claim.release()

@@ -31,7 +31,7 @@ from sessiontree.backends.ray.client.pending_calls import PendingCalls
 from sessiontree.backends.ray.client.serialization import dump_value, load_value, pack
 from sessiontree.backends.ray.client.supervisor_client import Watches
 from sessiontree.backends.ray.cluster.cluster_demand import ClusterDemand
-from sessiontree.backends.ray.cluster.node_actor import NodeActor, NodePlan, ProgramFiles
+from sessiontree.backends.ray.cluster.node_actor import NodeActor, NodeControl, NodePlan, ProgramFiles
 from sessiontree.backends.ray.commands.remote_node import release
 from sessiontree.backends.ray.engine.engine import Engine
 from sessiontree.backends.ray.engine.program_copy import read_files
@@ -111,6 +111,8 @@ class NodeShard:
         self._closed = False
         self.supervisor: SupervisorApi = make_proxy(SupervisorApi, self)
         self.lifecycle: SupervisorLifecycle = make_proxy(SupervisorLifecycle, self)
+        self.node_control: NodeControl = make_proxy(NodeControl, self)
+        """The node's actor, besides the supervisor there."""
         self._blocking: SupervisorApi = make_proxy(SupervisorApi, _BlockingNode(self))
 
     @property
@@ -127,7 +129,7 @@ class NodeShard:
         """
         try:
             async with asyncio.timeout(START_S):
-                self.journal_dir = await self.call("begin", plan)
+                self.journal_dir = await self.node_control.begin(plan)
         except TimeoutError:
             raise ConfigError(f"node {self.node} began no shard within {START_S:.0f} s") from None
         except ConfigError as error:
@@ -163,14 +165,6 @@ class NodeShard:
         with contextlib.suppress(Exception):  # the Ray may be gone too
             ray.kill(self.actor)  # a node that can be reached again must not go on with the trees
 
-    async def call(self, name: str, *given: Any) -> Any:
-        """Call a function of the node's actor.
-
-        Raises:
-            ShardLost: its process has ended.
-        """
-        return await self._answer(self._ask(name, dump_value(given)), stops=name == "open")
-
     def _ask(self, name: str, given: bytes, number: int | None = None) -> Any:
         self._check()
         return self.actor.ask.remote(self._key, name, given, number)
@@ -193,7 +187,11 @@ class NodeShard:
         return answer.taken()
 
     async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
-        """Ask the supervisor there."""
+        """Ask the node's actor, or the supervisor there.
+
+        Raises:
+            ShardLost: the actor's process has ended.
+        """
         data = dump_value(given)
         self._check()
         number = None
@@ -247,8 +245,7 @@ class NodeShard:
 
     async def read_config(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration."""
-        config: TreeConfig = await self.call("read_config", tree_id)
-        return config
+        return await self.node_control.read_config(tree_id)
 
     async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
         """Create a tree; durable when this returns."""
@@ -271,7 +268,7 @@ class NodeShard:
         if program is not None and program.digest in self._sent:
             program = ProgramFiles(program.digest, None)
         try:
-            await self.call("open", tree_id, config, dict(setup.agents), resources, program)
+            await self.node_control.open_tree(tree_id, config, dict(setup.agents), resources, program)
         except ConfigError as error:
             raise ConfigError(f"node {self.node} can't open the tree: {error}") from None
         if program is not None:
@@ -281,7 +278,7 @@ class NodeShard:
     async def release(self, tree_id: str) -> None:
         """Release a tree; it stays in the journal."""
         self._trees.discard(tree_id)
-        await self.call("release", tree_id)
+        await self.node_control.release_tree(tree_id)
 
     def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Return a reader of progress."""
@@ -294,7 +291,7 @@ class NodeShard:
         await self._watches.close()
         with contextlib.suppress(SessionTreeError, TimeoutError):  # it is killed in any case
             async with asyncio.timeout(CLOSE_S):
-                await self.call("close")
+                await self.node_control.end()
         self._closed = True
         if ray.is_initialized():
             ray.kill(self.actor)
@@ -508,7 +505,7 @@ class ClusterShards:
         """Return the shard whose journal holds a tree; None = no shard on another node writes it."""
         for shard in self._shards.values():
             with contextlib.suppress(ShardLost):
-                if await shard.call("find_shard", tree_id):
+                if await shard.node_control.has_tree(tree_id):
                     return shard
         return None
 
@@ -517,7 +514,7 @@ class ClusterShards:
         found: dict[str, TreeSummary] = {}
         for shard in self._shards.values():
             with contextlib.suppress(ShardLost):
-                rows = await shard.call("read_stored", self._state_dir, purpose)
+                rows = await shard.node_control.list_stored(self._state_dir, purpose)
                 found |= {each.tree_id: each for each in rows}
         return list(found.values())
 

@@ -49,7 +49,7 @@ async def test_tree_is_refused_where_its_workspace_is_missing(tmp_path: Path) ->
     """The program's node may have a directory that this node does not have."""
     tree = replace(config(), workspace=str(tmp_path / "elsewhere"))
     with pytest.raises(ConfigError, match=r"elsewhere' is not a directory there"):
-        await asked(NodeActor(KEY), "open", tree.tree_id, tree, {}, NOTHING, None)
+        await asked(NodeActor(KEY), "open_tree", tree.tree_id, tree, {}, NOTHING, None)
 
 
 async def test_node_whose_settings_are_refused_leaves_its_journal_to_others(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ async def test_node_whose_settings_are_refused_leaves_its_journal_to_others(tmp_
     assert await asked(actor, "begin", right) == tmp_path
     tree = replace(config(), workspace=str(tmp_path.parent))
     with pytest.raises(SessionTreeError, match="does not have the program's modules"):
-        await asked(actor, "open", tree.tree_id, tree, {}, NOTHING, ProgramFiles("unknown", None))
-    await asked(actor, "close")
+        await asked(actor, "open_tree", tree.tree_id, tree, {}, NOTHING, ProgramFiles("unknown", None))
+    await asked(actor, "end")
 
 
 def test_received_program_stays_in_its_directory(tmp_path: Path) -> None:
