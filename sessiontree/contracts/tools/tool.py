@@ -9,11 +9,13 @@ Source: ADR-0004, Tool trait.
 from __future__ import annotations
 
 import inspect
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -365,13 +367,36 @@ class _ToolMembers(TypedDict, total=False):
     optional_capabilities: _Handles
 
 
+_CHECKED: Final[WeakKeyDictionary[type[Tool[Any]], tuple[object, ...]]] = WeakKeyDictionary()
+"""Classes of tools that passed the check, each with the members that it had then."""
+_MEMBERS: Final = (
+    *("execute", "name", "kinds", "tier", "idempotent", "command_in", "parameters"),
+    *sorted(_ToolMembers.__optional_keys__),
+)
+
+
 def check_tool(tool: Tool[Any]) -> None:
     """Refuse an invalid tool before any session exists.
+
+    Each tree has tools of its own, mostly of the same classes. A class is checked again only if one of its
+    members is another object than at its last check.
 
     Raises:
         ConfigError: says what is wrong and how to fix it.
     """
     check_is_tool(tool)
+    kind = type(tool)
+    members = tuple(getattr(kind, member, None) for member in _MEMBERS)
+    has_own = getattr(tool, "__dict__", None) != {}  # such an instance may differ from the next of its class
+    before = _CHECKED.get(kind)
+    if not has_own and before is not None and all(map(operator.is_, before, members)):
+        return
+    _check_members(tool)
+    if not has_own and not any(hasattr(each, "__get__") for each in members[1:]):  # none is computed
+        _CHECKED[kind] = members
+
+
+def _check_members(tool: Tool[Any]) -> None:
     kind = type(tool).__name__
     name = getattr(tool, "name", None)
     take_members({"name": name}, _ToolMembers, f"tool {kind}: ")

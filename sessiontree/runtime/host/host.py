@@ -154,6 +154,12 @@ class HostEquipment:
     backend: Literal["local", "ray"] = "local"
     open_configuration: Callable[[], OwnerConfiguration] | None = None
     """Returns the owner's configuration; None = the tree was opened without one."""
+    _hidden_to: tuple[Path, ...] = field(init=False, repr=False)
+    """Where the hidden paths lead, in their order."""
+
+    def __post_init__(self) -> None:
+        """Follow the hidden paths once: every session of the tree asks for them."""
+        object.__setattr__(self, "_hidden_to", tuple(each.resolve() for each in self.hidden))
 
     @property
     def web_access(self) -> WebAccess:
@@ -168,7 +174,9 @@ class HostEquipment:
         A copy of a workspace is in the state directory, which is hidden: its session's tools have the copy as
         their root, and its commands see nothing else of that directory.
         """
-        return tuple(each for each in self.hidden if not Path(workspace).is_relative_to(each.resolve()))
+        place = Path(workspace)
+        led = zip(self.hidden, self._hidden_to, strict=True)
+        return tuple(each for each, to in led if not place.is_relative_to(to))
 
     def select_skills(self, spec: SessionSpec) -> dict[str, Skill]:
         """Return the skills that a session may read, by name; those not given again on resume are missing."""

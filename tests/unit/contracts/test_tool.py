@@ -58,6 +58,30 @@ def test_good_tools_pass() -> None:
     check_tool(Raw())
 
 
+def test_a_class_whose_members_changed_is_checked_again() -> None:
+    """Trees have tools of the same classes: a check that passed counts while nothing is another object."""
+    tool = changed()
+    check_tool(tool)
+    check_tool(tool)
+    type(tool).capabilities = frozenset({"anything"})
+    with pytest.raises(ConfigError, match="no capability"):
+        check_tool(tool)
+    type(tool).capabilities = frozenset()
+    check_tool(tool)
+    vars(tool)["description"] = ""
+    with pytest.raises(ConfigError, match="description"):
+        check_tool(tool)
+
+
+def test_a_member_that_is_computed_is_checked_each_time() -> None:
+    """Such a class can't be known by its members."""
+    answers = ["Does good.", "Does good.", ""]
+    tool = changed(description=property(lambda tool: answers.pop(0)))
+    with pytest.raises(ConfigError, match="description"):
+        for _ in range(4):
+            check_tool(tool)
+
+
 @pytest.mark.parametrize("name", ["a", "A_b-9", "x" * 64, "a__b"])
 def test_names_that_providers_take_pass(name: str) -> None:
     """1 to 64 letters, digits, '_' and '-', a letter first."""
