@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any  # noqa: E402
 from sessiontree.version import VERSION  # noqa: E402
 
 if TYPE_CHECKING:
+    from sessiontree.api.agents.agent_files import load_agents as load_agents
     from sessiontree.api.agents.agents import AgentSpec as AgentSpec
-    from sessiontree.api.agents.agents import load_agents as load_agents
     from sessiontree.api.agents.configured_models import ModelEntry as ModelEntry
     from sessiontree.api.agents.configured_models import RateSettings as RateSettings
     from sessiontree.api.agents.configured_models import TimeoutSettings as TimeoutSettings
     from sessiontree.api.agents.model_choice import ModelLike as ModelLike
     from sessiontree.api.configuration.configuration import Configuration as Configuration
-    from sessiontree.api.configuration.configuration import WorkspaceEntry as WorkspaceEntry
+    from sessiontree.api.configuration.configuration_members import WorkspaceEntry as WorkspaceEntry
     from sessiontree.api.options.app import App as App
     from sessiontree.api.options.app import ProgramsLike as ProgramsLike
     from sessiontree.api.options.app import SkillsLike as SkillsLike
@@ -592,7 +592,8 @@ _ROOMS = {
     "contracts.tools.schema_tool": ("SchemaTool", "schema_tool"),
     "contracts.recorded.senders": ("Principal", "Sender"),
     "contracts.facts.tree_config": ("ShardRow", "TreeSummary", "Via"),
-    "api.agents.agents": ("AgentSpec", "load_agents"),
+    "api.agents.agent_files": ("load_agents",),
+    "api.agents.agents": ("AgentSpec",),
     "api.options.app": ("App", "ProgramsLike", "SkillsLike"),
     "api.tree.keyword_options": (
         "ChildOptions",
@@ -602,7 +603,8 @@ _ROOMS = {
         "TreeOptions",
     ),
     "api.tree.child_results": ("ChildResult", "OnChildError"),
-    "api.configuration.configuration": ("Configuration", "WorkspaceEntry"),
+    "api.configuration.configuration": ("Configuration",),
+    "api.configuration.configuration_members": ("WorkspaceEntry",),
     "api.tree.fact_reader": ("FactReader",),
     "api.tree.inbox": ("Approvals", "PendingApproval"),
     "api.tree.own_workspaces": ("MergeConflict", "Merged", "OwnWorkspace", "OwnWorkspaces"),

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from sessiontree import ConfigError, make_visible
 from sessiontree.api.runtime.paths import make_absolute
-from sessiontree.api.runtime.runtime import load_late
+from sessiontree.api.runtime.ray_door import call_on_nodes
 from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.results.recorded_run import LEDGER, RunCounts
 from sessiontree.bench.results.results import RunResults
@@ -214,8 +214,7 @@ def _prepare_on_nodes(environment: SuiteEnvironment, address: str) -> dict[str, 
         By node: its place, and why it could not be built.
     """
     lock = environment.lock
-    call = load_late("call_on_nodes")
-    return asyncio.run(call(address, prepare_here, lock.name, lock_text(lock), environment.locked()))
+    return asyncio.run(call_on_nodes(address, prepare_here, lock.name, lock_text(lock), environment.locked()))
 
 
 def _prepare_nodes(suite: str, address: str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.api.runtime.runtime import load_late
-
 
 def load_ipython_extension(shell: Any) -> None:
     """Make a shell ready; IPython calls this for ``%load_ext sessiontree``.
@@ -13,6 +11,10 @@ def load_ipython_extension(shell: Any) -> None:
     Args:
         shell: The shell.
     """
-    load_late("show_values")(shell)
-    shell.register_magic_function(load_late("show_trees"), "line", "tree")
-    load_late("add_program_magic")(shell)
+    from sessiontree.notebook.displays import show_values
+    from sessiontree.notebook.program_magic import add_program_magic
+    from sessiontree.notebook.tree_magic import show_trees
+
+    show_values(shell)
+    shell.register_magic_function(show_trees, "line", "tree")
+    add_program_magic(shell)

@@ -17,11 +17,35 @@ from sessiontree.api.agents.front_matter import (
     list_entries,
     read_front_matter,
 )
+from sessiontree.api.agents.owned_files import check_owned
+from sessiontree.api.runtime.paths import make_absolute
+from sessiontree.contracts.errors import ConfigError
 
 SUFFIX: Final = ".md"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _LISTS: Final = ("tools", "delegates", "skills")
 """Members that may be written as one text with commas."""
+
+
+def load_agents(folder: str | Path) -> dict[str, AgentSpec]:
+    """Return the agents of a folder by name, for ``SessionTree(agents=…)``.
+
+    Each ``*.md`` file is an agent. Its front matter has the members of :class:`AgentSpec`; ``name`` is the
+    file's name by default, ``tools``, ``delegates`` and ``skills`` may be one text with commas. The body is
+    the prompt.
+
+    Raises:
+        ConfigError: the folder can't be read, others may write it, or a file is not valid; names each file,
+            line and reason.
+    """
+    place = make_absolute(folder, "folder")
+    if not place.is_dir():
+        raise ConfigError(f"agents: {str(place)!r} is not a directory; give the one that holds their files")
+    check_owned(place, "agents")
+    agents, refused = read_agents(place)
+    if refused:
+        raise ConfigError(f"agents can't be used: {'; '.join(map(str, refused))}")
+    return agents
 
 
 def read_agents(folder: Path) -> tuple[dict[str, AgentSpec], tuple[RefusedFile, ...]]:

@@ -8,9 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
-from sessiontree.api.agents.owned_files import check_owned
-from sessiontree.api.runtime.paths import list_owner_folders, make_absolute
-from sessiontree.api.runtime.runtime import load_late
+from sessiontree.api.runtime.paths import list_owner_folders
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.model_settings import NO_SETTINGS, ModelSettings
 from sessiontree.contracts.settings.settings import StrictSettings
@@ -163,25 +161,3 @@ def check_not_inside(agents: Mapping[str, AgentSpec], root: Path) -> None:
                 f"agent {name!r} comes from {spec.source!r}, which is in the workspace, where sessions may "
                 "write; keep agents in a folder of their owner"
             )
-
-
-def load_agents(folder: str | Path) -> dict[str, AgentSpec]:
-    """Return the agents of a folder by name, for ``SessionTree(agents=…)``.
-
-    Each ``*.md`` file is an agent. Its front matter has the members of :class:`AgentSpec`; ``name`` is the
-    file's name by default, ``tools``, ``delegates`` and ``skills`` may be one text with commas. The body is
-    the prompt.
-
-    Raises:
-        ConfigError: the folder can't be read, others may write it, or a file is not valid; names each file,
-            line and reason.
-    """
-    place = make_absolute(folder, "folder")
-    if not place.is_dir():
-        raise ConfigError(f"agents: {str(place)!r} is not a directory; give the one that holds their files")
-    check_owned(place, "agents")
-    agents: dict[str, AgentSpec]
-    agents, refused = load_late("read_agents")(place)
-    if refused:
-        raise ConfigError(f"agents can't be used: {'; '.join(map(str, refused))}")
-    return agents

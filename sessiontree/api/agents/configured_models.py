@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Self, cast
+from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, model_validator
 
 from sessiontree.api.agents.owned_files import OTHERS_USE, check_outside, read_owned
 from sessiontree.api.runtime.paths import make_absolute
-from sessiontree.api.runtime.runtime import load_late
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.contracts.settings.settings import StrictSettings
@@ -102,7 +101,9 @@ class ModelEntry(StrictSettings):
         try:
             if self.model.startswith(LOCAL):
                 self._check_local()
-                return cast("Model", load_late("local_model")(self.model))
+                from sessiontree.models.local.local_model import LocalModel
+
+                return LocalModel(self.model)
             return ProviderModel(
                 self.model,
                 key=self._resolve_key(workspace),

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias, cast
 from pydantic import ValidationError
 
 from sessiontree.api.agents.agents import AgentSpec
-from sessiontree.api.runtime.runtime import load_late
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.contracts.settings.settings import find_nearest_name, suggest_names
@@ -35,7 +34,9 @@ def _resolve_model(given: ModelLike) -> Model:
     if not isinstance(given, str):
         return cast("Model", given)
     if given.startswith(LOCAL):
-        return cast("Model", load_late("local_model")(given))
+        from sessiontree.models.local.local_model import LocalModel
+
+        return LocalModel(given)
     return ProviderModel(given)
 
 

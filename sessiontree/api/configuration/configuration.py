@@ -10,14 +10,20 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator
+from pydantic import PrivateAttr, ValidationError
 
-from sessiontree.api.agents.agents import AgentSpec, load_agents
-from sessiontree.api.agents.configured_models import ModelEntry
+from sessiontree.api.agents.agents import AgentSpec
 from sessiontree.api.agents.model_choice import ModelLike
 from sessiontree.api.agents.owned_files import check_outside, read_owned
+from sessiontree.api.configuration.configuration_members import (
+    FILE_VARIABLE,
+    PREFIX,
+    ConfigurationMembers,
+    WorkspaceEntry,
+    expand_place,
+)
 from sessiontree.api.configuration.workspace_settings import (
     FILE_NAME,
     WorkspaceSettings,
@@ -27,89 +33,28 @@ from sessiontree.api.configuration.workspace_settings import (
 )
 from sessiontree.api.options.options import GuidanceSource
 from sessiontree.api.runtime.paths import get_config_folder, make_absolute
-from sessiontree.api.runtime.runtime import load_late
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.contracts.settings.given_values import take_settings
 from sessiontree.contracts.settings.settings import (
     Budget,
     Limits,
-    StrictSettings,
     suggest_names,
     suggest_nearest,
 )
 from sessiontree.mcp.settings import McpServer, merge_servers, read_server_file
 from sessiontree.models.port import Model
 from sessiontree.models.providers.provider_model import complete_model_name
-from sessiontree.policy.settings import PolicyConfig
 
-FILE_VARIABLE: Final = "SESSIONTREE_CONFIG"
-"""Names the file, unless a program or an option does."""
-PREFIX: Final = "SESSIONTREE_"
-"""How the names of variables begin."""
 PROGRAMS: Final = "programs"
 """The folder of saved programs, next to the file."""
-_Name = Annotated[str, Field(min_length=1, max_length=64)]
-_Model = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-def _to_list(value: object) -> object:
-    """Return a list of one name; anything else as it is."""
-    return (value,) if isinstance(value, str) else value
-
-
-def _refuse_owner(value: object) -> object:
-    if value == "owner":
-        raise ValueError(
-            "'owner' here would let every checkout speak as you; name the workspace: "
-            '[workspaces."/its/path"] agents_md = "owner"'
-        )
-    return value
-
-
-class WorkspaceEntry(StrictSettings):
-    """What the owner says of a workspace: ``[workspaces."/path"]``."""
-
-    trusted: bool = False
-    """Whether the workspace's own settings may narrow rights and add to prompts."""
-    agents_md: Literal["owner", "workspace", "none"] | None = None
-    """Whose text its AGENTS.md is; ``none`` leaves it out, None = as for other workspaces."""
-
-
-class Configuration(StrictSettings):
+class Configuration(ConfigurationMembers):
     """What an owner configures for all their trees, as :meth:`load` reads it.
 
     Members that are None are left to the program.
     """
-
-    model: Annotated[tuple[_Model, ...], BeforeValidator(_to_list)] = ()
-    """The model of sessions whose agent names none: a name in ``models``, or ``provider:model``; of several,
-    the next one is asked if one fails. Empty = the program names one."""
-    compaction_model: _Model | None = None
-    """The model that writes the summaries of agents that name none: a name in ``models``, or
-    ``provider:model``; None = the session's model."""
-    models: Mapping[_Name, ModelEntry] = Field(default_factory=dict)
-    """Models by name."""
-    agent: _Name | None = None
-    """The agent that Main runs as; None = ``default``."""
-    agents: Mapping[_Name, AgentSpec] = Field(default_factory=dict)
-    """Agents by name."""
-    approvals: ApprovalMode | None = None
-    """``auto``, ``smart``, ``always`` or ``never``."""
-    limits: Limits = Limits()
-    """Limits of a tree."""
-    budget: Budget | None = None
-    """Budget of a tree."""
-    policy: PolicyConfig = PolicyConfig()
-    """Which tools sessions may hold."""
-    agents_md: Annotated[Literal["workspace", "none"], BeforeValidator(_refuse_owner)] | None = None
-    """Whether a workspace's AGENTS.md joins prompts, marked as its own; ``none`` = it does not."""
-    workspaces: Mapping[str, WorkspaceEntry] = Field(default_factory=dict)
-    """Workspaces by their absolute path."""
-    mcp: Mapping[_Name, McpServer] = Field(default_factory=dict)
-    """MCP servers by name; an entry without command and url adds to that of ``mcp_file``."""
-    mcp_file: Annotated[str, Field(min_length=1)] | None = None
-    """A JSON file with ``mcpServers``; its path is absolute, or relative to the configuration's folder."""
 
     _file: Path | None = PrivateAttr(default=None)
     _origin: Path | None = PrivateAttr(default=None)
@@ -124,14 +69,6 @@ class Configuration(StrictSettings):
     """The folder of the owner's skills."""
     _programs: Path | None = PrivateAttr(default=None)
     """The folder of the owner's saved programs."""
-
-    @field_validator("workspaces")
-    @classmethod
-    def _absolute(cls, given: Mapping[str, WorkspaceEntry]) -> Mapping[str, WorkspaceEntry]:
-        for path in given:
-            if not _place_of(path).is_absolute():
-                raise ValueError(f"{path!r}: give an absolute path")
-        return given
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, workspace: str | Path | None = None) -> Configuration:
@@ -176,7 +113,7 @@ class Configuration(StrictSettings):
         return self
 
     def _find_entry(self, place: Path) -> WorkspaceEntry:
-        named = [path for path in self.workspaces if _place_of(path).resolve() == place]
+        named = [path for path in self.workspaces if expand_place(path).resolve() == place]
         if len(named) > 1:
             twice = " and ".join(map(repr, named))
             raise ConfigError(f"{self._place('workspaces')}: {twice} are the same directory; keep one")
@@ -220,7 +157,7 @@ class Configuration(StrictSettings):
         """
         of_file: dict[str, McpServer] = {}
         if self.mcp_file is not None:
-            file = (self._origin or _get_default_file()).parent / _place_of(self.mcp_file)
+            file = (self._origin or _get_default_file()).parent / expand_place(self.mcp_file)
             check_outside(file, "mcp_file", self._workspace)
             of_file = read_server_file(read_owned(file, "mcp_file"), f"mcp_file {str(file)!r}")
         return merge_servers(self.mcp, of_file, self._place("mcp"))
@@ -355,21 +292,15 @@ class Configuration(StrictSettings):
         return member if self._file is None else f"configuration {str(self._file)!r}: {member}"
 
 
-def _place_of(path: str) -> Path:
-    """Return a path with its home directory; ``~name`` of an unknown user stays: it is relative."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        return Path(path)
-
-
 def _check_file(values: Mapping[str, Any], file: Path) -> None:
     take_settings(lambda: Configuration.model_validate(values), f"configuration {str(file)!r}: ")
 
 
 def _add_variables(values: Mapping[str, Any]) -> Configuration:
+    from sessiontree.api.configuration.owner_variables import read_owner_variables
+
     try:
-        return Configuration.model_validate(_merge_settings(values, load_late("owner_variables")()))
+        return Configuration.model_validate(_merge_settings(values, read_owner_variables()))
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         name = "__".join(map(str, fault["loc"])).upper()
@@ -406,6 +337,8 @@ def _load_agents_beside(file: Path, named: Mapping[str, AgentSpec]) -> dict[str,
     folder = file.parent / "agents"
     if not folder.is_dir():
         return {}
+    from sessiontree.api.agents.agent_files import load_agents
+
     found = load_agents(folder)
     for name in found.keys() & named.keys():
         raise ConfigError(f"agent {name!r} is in {str(file)!r} and in {found[name].source!r}; keep one")

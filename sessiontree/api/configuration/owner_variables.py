@@ -7,14 +7,14 @@ from typing import Annotated, Any, Final
 
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict, SettingsError
 
-from sessiontree.api.configuration.configuration import FILE_VARIABLE, PREFIX, Configuration
+from sessiontree.api.configuration.configuration_members import FILE_VARIABLE, PREFIX, ConfigurationMembers
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.settings import find_nearest_name
 
 _FORM: Final = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True)
 
 
-class Variables(Configuration, BaseSettings):
+class Variables(ConfigurationMembers, BaseSettings):
     """The members of a configuration as variables; ``__`` separates the levels."""
 
     model_config = _FORM  # type: ignore[mutable-override]  # it has more members
@@ -29,7 +29,7 @@ def read_owner_variables() -> dict[str, Any]:
     Raises:
         ConfigError: the name of a variable is only similar to a member's, or its JSON is broken.
     """
-    members = Configuration.model_fields
+    members = ConfigurationMembers.model_fields
     for name in os.environ:
         first = name.removeprefix(PREFIX).partition("__")[0].lower()
         if not name.startswith(PREFIX) or name == FILE_VARIABLE or first in members:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import importlib
 import linecache
 import logging
 import os
@@ -13,15 +12,17 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, Self, Unpack
 
+from sessiontree.api.runtime import notebook_door, ray_door
 from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.api.runtime.runtime_options import TREE_CPUS, BackendName, RuntimeOptions, Shards
 from sessiontree.api.telemetry.traces import Traces
 from sessiontree.contracts.errors import ConfigError, WrongLoop
+from sessiontree.contracts.facts.tree_config import ShardRow
 from sessiontree.contracts.settings.given_values import Edge, Give, check_options, take_settings
 from sessiontree.contracts.values.python_source import parse_python
 from sessiontree.memory.settings import MemorySettings
@@ -29,76 +30,12 @@ from sessiontree.memory.settings import MemorySettings
 if TYPE_CHECKING:
     from sessiontree.api.runtime.backend import Backend
     from sessiontree.api.runtime.sharded_backend import ShardedBackend
-    from sessiontree.contracts.facts.tree_config import ShardRow, TreeSummary
+    from sessiontree.api.runtime.shards import RemoteShards
+    from sessiontree.contracts.facts.tree_config import TreeSummary
     from sessiontree.contracts.settings.placement import Placements
-    from sessiontree.journal.claim import JournalClaim
-
-_LATE = {
-    "configuration_file": "sessiontree.api.configuration.configuration_file:open_configuration",
-    "ray": "sessiontree.backends.ray.backend:RayBackend",
-    "cluster_shards": "sessiontree.backends.ray.cluster.node_shards:ClusterShards",
-    "node_work": "sessiontree.backends.ray.cluster.node_tasks:NodeWork",
-    "call_on_nodes": "sessiontree.backends.ray.cluster.node_tasks:call_on_nodes",
-    "cluster_calls": "sessiontree.backends.ray.cluster.node_tasks:open_cluster_calls",
-    "local": "sessiontree.backends.local.backend:LocalBackend",
-    "shard": "sessiontree.api.runtime.shards:Shard",
-    "sharded": "sessiontree.api.runtime.sharded_backend:ShardedBackend",
-    "live_sessions_of": "sessiontree.api.runtime.shards:count_live_sessions",
-    "shard_row": "sessiontree.contracts.facts.tree_config:ShardRow",
-    "placement": "sessiontree.contracts.settings.placement:Placement",
-    "placements": "sessiontree.contracts.settings.placement:Placements",
-    "claim": "sessiontree.journal.claim:JournalClaim",
-    "journal_holding": "sessiontree.journal.claim:locate_journal",
-    "summaries_of": "sessiontree.runtime.replay.stored_trees:list_summaries",
-    "state_dir_of_journal": "sessiontree.journal.claim:state_dir_of_journal",
-    "export_tree": "sessiontree.api.stored.tree_export:export_tree",
-    "import_tree": "sessiontree.api.stored.tree_export:import_tree",
-    "replay_tree": "sessiontree.api.stored.journaled_trees:replay_tree",
-    "not_here": "sessiontree.api.stored.journaled_trees:explain_not_found",
-    "dry_fork": "sessiontree.api.stored.journaled_trees:dry_fork",
-    "dry_resume": "sessiontree.api.stored.journaled_trees:dry_resume",
-    "fork_tree": "sessiontree.api.stored.journaled_trees:fork_tree",
-    "erase_tree": "sessiontree.api.stored.journaled_trees:erase_tree",
-    "plan_prune": "sessiontree.api.stored.journaled_trees:plan_prune",
-    "prune": "sessiontree.api.stored.journaled_trees:prune",
-    "stored_embedder": "sessiontree.memory.reindex:read_stored_embedder",
-    "open_as_stored": "sessiontree.memory.reindex:open_as_stored",
-    "desk": "sessiontree.api.tree.inbox:HumanInbox",
-    "handle": "sessiontree.api.tree.session_handle:SessionHandle",
-    "hook_desk": "sessiontree.api.tree.program_hooks:ProgramHooks",
-    "read_agents": "sessiontree.api.agents.agent_files:read_agents",
-    "guidance_of": "sessiontree.api.options.guidance:build_guidance",
-    "fill_workspace": "sessiontree.sandbox.containers.container:fill_workspace",
-    "programs_of": "sessiontree.api.programs.program_files:load_programs",
-    "server_tools": "sessiontree.api.configuration.mcp_servers:collect_server_tools",
-    "skills_of": "sessiontree.api.options.skills:load_skills",
-    "owner_variables": "sessiontree.api.configuration.owner_variables:read_owner_variables",
-    "local_model": "sessiontree.models.local.local_model:LocalModel",
-    "trace_export": "sessiontree.api.telemetry.trace_export:TraceExport",
-    "otlp_export": "sessiontree.runtime.telemetry.otlp_export:OtlpExport",
-    "log_as_json": "sessiontree.runtime.telemetry.json_log:log_as_json",
-    "redact_with": "sessiontree.hooks.redact:redact_with",
-    "tree_log": "sessiontree.runtime.telemetry.json_log:TreeLog",
-    "tree_tracer": "sessiontree.runtime.telemetry.tree_tracer:TreeTracer",
-    "trace_content": "sessiontree.api.telemetry.trace_export:make_content_filter",
-    "show_trees": "sessiontree.notebook.tree_magic:show_trees",
-    "add_program_magic": "sessiontree.notebook.program_magic:add_program_magic",
-    "show_values": "sessiontree.notebook.displays:show_values",
-    "show_waiting": "sessiontree.notebook.displays:show_waiting",
-    "tree_bundle": "sessiontree.notebook.displays:render_tree",
-    "with_bar": "sessiontree.notebook.progress_bar:show_bar",
-}
-"""Names that an open tree needs, loaded on demand; only the chosen backend is loaded."""
 
 
-@cache
-def load_late(name: str) -> Any:
-    """Return a name that an open tree needs; it is loaded on first use."""
-    module, _, wanted = _LATE[name].partition(":")
-    return getattr(importlib.import_module(module), wanted)
-
-
-def _parse_placements(placement: object, shards: object) -> Placements | None:
+def _parse_placements(placement: Mapping[str, Any] | None, shards: Shards) -> Placements | None:
     """Return where the kinds of sessions run; None = all of them on the supervisor's node.
 
     Raises:
@@ -106,7 +43,9 @@ def _parse_placements(placement: object, shards: object) -> Placements | None:
     """
     if placement is None:
         return None
-    found: Placements | None = load_late("placements").from_given(placement)
+    from sessiontree.contracts.settings.placement import Placements
+
+    found = Placements.from_given(placement)
     if found is not None and shards == "per-node":
         raise ConfigError(
             "shards='per-node' keeps each tree wholly on one node, and placement spreads a tree over nodes; "
@@ -126,8 +65,9 @@ def _build_node_options(options: RuntimeOptions) -> dict[str, Any]:
         for name in ("shard_label", "tree_cpus"):
             if options.get(name) is not None:
                 raise ConfigError(f"{name} is for shards='per-node'; leave it out")
-    wanted = load_late("placement")
-    found = take_settings(lambda: wanted.model_validate({"label": label or {}}), "shard_label")
+    from sessiontree.contracts.settings.placement import Placement
+
+    found = take_settings(lambda: Placement.model_validate({"label": label or {}}), "shard_label")
     return {"wanted": found, "tree_cpus": options.get("tree_cpus", TREE_CPUS)}
 
 
@@ -176,7 +116,7 @@ def show_values_in_cells() -> None:
     """Have values of this package show themselves in a notebook; nothing in any other program."""
     shell = get_ipython_shell()
     if shell is not None:
-        load_late("show_values")(shell)
+        notebook_door.show_values(shell)
 
 
 def show_in_waiting_cell(tree_id: str) -> bool:
@@ -184,7 +124,7 @@ def show_in_waiting_cell(tree_id: str) -> bool:
     if get_ipython_shell() is None:
         return False
     place = place_of_open(tree_id)
-    return place is not None and bool(load_late("show_waiting")(place, tree_id))
+    return place is not None and notebook_door.show_waiting(place, tree_id)
 
 
 def place_of_open(tree_id: str) -> Path | None:
@@ -303,10 +243,10 @@ class Sharing:
             memory: None = as the open runtime.
             tree_id: The tree to resume; None = a new one.
         """
-        wanted = None
-        if tree_id is not None:
-            wanted = load_late("journal_holding")(state_dir, tree_id)
-        root = load_late("state_dir_of_journal")(state_dir)
+        from sessiontree.journal.claim import locate_journal, state_dir_of_journal
+
+        wanted = None if tree_id is None else locate_journal(state_dir, tree_id)
+        root = state_dir_of_journal(state_dir)
         if wanted is None and root != state_dir:
             wanted = state_dir
         for runtime in OPEN:
@@ -425,6 +365,15 @@ def _build_backend_options(options: RuntimeOptions) -> dict[str, Any]:
     return given
 
 
+def _make_backend(name: BackendName, state_dir: Path, journal_dir: Path, given: Mapping[str, Any]) -> Backend:
+    """Return a new backend; only the chosen one is loaded."""
+    if name == "ray":
+        return ray_door.make_ray_backend(state_dir, journal_dir, given)
+    from sessiontree.backends.local.backend import LocalBackend
+
+    return LocalBackend(state_dir, journal_dir=journal_dir, **given)
+
+
 class Runtime:
     """Pools and supervisor over one state directory; serves many trees.
 
@@ -446,18 +395,20 @@ class Runtime:
             JournalError: the state directory can't be used, or another program writes the journal.
             TreeNotFound: no journal there holds the tree.
         """
+        from sessiontree.journal.claim import JournalClaim, state_dir_of_journal
+
         check_options(options, RuntimeOptions, "Runtime", "state_dir")
         backend, slots, memory = options.get("backend", "ray"), options.get("slots"), options.get("memory")
         shards = options.get("shards", 1)
         given = _build_backend_options(options)
         most = compute_shard_limit(shards, backend, memory)
-        self.traces = Traces(options.get("telemetry"), options.get("log"), load_late)
+        self.traces = Traces(options.get("telemetry"), options.get("log"))
         """The exports of its trees' traces."""
         place = make_absolute(state_dir, "state_dir")
-        self._claim: JournalClaim = load_late("claim").take(place, options.get("tree_id"))
+        self._claim = JournalClaim.take(place, options.get("tree_id"))
         self.journal_dir: Path = self._claim.directory
         """Where the journal is: the state directory, or a directory beneath it."""
-        self.state_dir: Path = load_late("state_dir_of_journal")(self.journal_dir)
+        self.state_dir: Path = state_dir_of_journal(self.journal_dir)
         try:
             self.backend: Backend = self._backend(backend, shards, most, given, _build_node_options(options))
         except BaseException:
@@ -471,20 +422,21 @@ class Runtime:
         self, name: BackendName, shards: Shards, most: int, given: dict[str, Any], nodes: Mapping[str, Any]
     ) -> Backend:
         if shards == 1:
-            one: Backend = load_late(name)(self.state_dir, journal_dir=self.journal_dir, **given)
-            return one
-        remote: Callable[[Any], Any] | None = None
+            return _make_backend(name, self.state_dir, self.journal_dir, given)
+        from sessiontree.api.runtime.sharded_backend import ShardedBackend
+        from sessiontree.api.runtime.shards import Shard
+
+        remote: Callable[[Any], RemoteShards] | None = None
         if shards == "per-node":
-            remote = partial(load_late("cluster_shards"), self.state_dir, dict(given), **nodes)
+            remote = partial(ray_door.make_cluster_shards, self.state_dir, dict(given), **nodes)
         elif name == "ray":
             given["sharing"] = most
 
         def make(journal_dir: Path) -> Backend:
-            made: Backend = load_late(name)(self.state_dir, journal_dir=journal_dir, **given)
-            return made
+            return _make_backend(name, self.state_dir, journal_dir, given)
 
-        first = load_late("shard")(make(self.journal_dir), self.journal_dir)
-        self._sharded = load_late("sharded")(self.state_dir, first, most, make, remote)
+        first = Shard(make(self.journal_dir), self.journal_dir)
+        self._sharded = ShardedBackend(self.state_dir, first, most, make, remote)
         return self._sharded
 
     def shards(self) -> list[ShardRow]:
@@ -495,8 +447,10 @@ class Runtime:
         if self._sharded is not None:
             return self._sharded.rows()
         trees = tuple(each for each in self.sharing.open_trees() if self.backend.is_open(each))
-        live = load_late("live_sessions_of")(self.backend) if trees else 0
-        return [load_late("shard_row")(str(self.journal_dir), trees, live_sessions=live)]
+        from sessiontree.api.runtime.shards import count_live_sessions
+
+        live = count_live_sessions(self.backend) if trees else 0
+        return [ShardRow(str(self.journal_dir), trees, live_sessions=live)]
 
     async def trees(self, purpose: str | None = None) -> list[TreeSummary]:
         """Return every tree of the state directory, oldest first, including those of other programs.
@@ -510,7 +464,9 @@ class Runtime:
             JournalError: a journal can't be read.
         """
         PURPOSE.take(purpose, "purpose")
-        found: list[TreeSummary] = await asyncio.to_thread(load_late("summaries_of"), self.state_dir, purpose)
+        from sessiontree.runtime.replay.stored_trees import list_summaries
+
+        found = await asyncio.to_thread(list_summaries, self.state_dir, purpose)
         if self._sharded is None:
             return found
         own = {each.tree_id for each in found}  # nodes may share a file system

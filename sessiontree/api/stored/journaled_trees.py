@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from sessiontree.api.options.options import make_nonce, make_tree_id
-from sessiontree.api.runtime.runtime import load_late
 from sessiontree.contracts.errors import (
     ConfigError,
     JournalError,
@@ -421,9 +420,11 @@ def _erase(claim: JournalClaim, tree_ids: Sequence[str]) -> None:
 
 async def _act_on_memory(uri: str, act: Callable[[LanceMemoryStore], Awaitable[int]]) -> int:
     """Return the count of an action on a memory store, 0 if it does not exist; it is locked meanwhile."""
-    if await load_late("stored_embedder")(uri) is None:
+    from sessiontree.memory.reindex import open_as_stored, read_stored_embedder
+
+    if await read_stored_embedder(uri) is None:
         return 0
-    store, _ = await load_late("open_as_stored")(uri, lock=True)
+    store, _ = await open_as_stored(uri, lock=True)
     async with store:
         return await act(store)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sessiontree.api.runtime.paths import make_absolute, resolve_state_dir
-from sessiontree.api.runtime.runtime import PURPOSE, load_late
+from sessiontree.api.runtime.runtime import PURPOSE
 from sessiontree.contracts.settings.given_values import TEXT
 from sessiontree.memory.settings import MemorySettings
 
@@ -63,11 +63,10 @@ class StoredTrees:
             JournalError: its journal can't be read.
             OSError: the file can't be written; the earlier file is unchanged.
         """
+        from sessiontree.api.stored.tree_export import export_tree
+
         tree_id, out = TEXT.take(tree_id, "tree_id"), make_absolute(path, "path")
-        records: int = (
-            await asyncio.to_thread(load_late("export_tree"), self._state_dir, tree_id, out)
-        ).records
-        return records
+        return (await asyncio.to_thread(export_tree, self._state_dir, tree_id, out)).records
 
     async def load(self, path: str | Path, *, damaged: bool = False) -> str:
         """Write an exported tree into a journal, whole or not at all; ``SessionTree.resume`` then opens it.
@@ -89,11 +88,10 @@ class StoredTrees:
                 tree already or can't be read.
             JournalUnwritable: the state directory can't be written.
         """
-        load = partial(
-            load_late("import_tree"), make_absolute(path, "path"), self._state_dir, damaged=damaged
-        )
-        tree_id: str = (await asyncio.to_thread(load)).tree_id
-        return tree_id
+        from sessiontree.api.stored.tree_export import import_tree
+
+        load = partial(import_tree, make_absolute(path, "path"), self._state_dir, damaged=damaged)
+        return (await asyncio.to_thread(load)).tree_id
 
     async def fork(
         self, tree_id: str, *, at: int | None = None, replace: Mapping[str, str] | None = None
@@ -116,10 +114,10 @@ class StoredTrees:
                 replaced.
             JournalError: the journal can't be read or written.
         """
+        from sessiontree.api.stored.journaled_trees import fork_tree
+
         tree_id = TEXT.take(tree_id, "tree_id")
-        made = await asyncio.to_thread(load_late("fork_tree"), self._state_dir, tree_id, at, replace)
-        new_id: str = made.tree_id
-        return new_id
+        return (await asyncio.to_thread(fork_tree, self._state_dir, tree_id, at, replace)).tree_id
 
     async def dry_resume(self, tree_id: str, *, prices: Mapping[str, ModelPrice] | None = None) -> DryRun:
         """Say what a resume of a tree would do at once: what runs again, what the journal serves, what waits.
@@ -138,9 +136,10 @@ class StoredTrees:
             TreeNotFound: no journal here holds the tree.
             JournalError: it can't be read.
         """
+        from sessiontree.api.stored.journaled_trees import dry_resume
+
         tree_id = TEXT.take(tree_id, "tree_id")
-        found: DryRun = await asyncio.to_thread(load_late("dry_resume"), self._state_dir, tree_id, prices)
-        return found
+        return await asyncio.to_thread(dry_resume, self._state_dir, tree_id, prices)
 
     async def dry_fork(
         self,
@@ -166,10 +165,10 @@ class StoredTrees:
             ConfigError: no tree can be forked at this fact; says where it can.
             JournalError: it can't be read.
         """
+        from sessiontree.api.stored.journaled_trees import dry_fork
+
         tree_id = TEXT.take(tree_id, "tree_id")
-        forecast = partial(load_late("dry_fork"), self._state_dir, tree_id, at, prices, replace)
-        found: DryRun = await asyncio.to_thread(forecast)
-        return found
+        return await asyncio.to_thread(dry_fork, self._state_dir, tree_id, at, prices, replace)
 
     async def replay(self, tree_id: str) -> ReplayReport:
         """Apply the rules of this release again to what a tree recorded, and compare every fact.
@@ -187,9 +186,10 @@ class StoredTrees:
             TreeNotFound: no journal here holds the tree.
             JournalError: it can't be read.
         """
+        from sessiontree.api.stored.journaled_trees import replay_tree
+
         tree_id = TEXT.take(tree_id, "tree_id")
-        report: ReplayReport = await asyncio.to_thread(load_late("replay_tree"), self._state_dir, tree_id)
-        return report
+        return await asyncio.to_thread(replay_tree, self._state_dir, tree_id)
 
     async def erase(
         self, tree_id: str, *, memory: MemorySettings | None = None, keep_memory: bool = False
@@ -211,9 +211,10 @@ class StoredTrees:
             JournalLocked, MemoryFailed: a program writes its journal, or memory; nothing was erased.
             JournalError, MemoryFailed: the journal or memory can't be written.
         """
+        from sessiontree.api.stored.journaled_trees import erase_tree
+
         uri = None if keep_memory else (memory or MemorySettings()).uri_in(self._state_dir)
-        forgotten: int = await load_late("erase_tree")(self._state_dir, TEXT.take(tree_id, "tree_id"), uri)
-        return forgotten
+        return await erase_tree(self._state_dir, TEXT.take(tree_id, "tree_id"), uri)
 
     async def prune(
         self,
@@ -243,15 +244,16 @@ class StoredTrees:
         """
 
         def run() -> Sequence[str]:
-            plan = load_late("plan_prune")(
+            from sessiontree.api.stored.journaled_trees import plan_prune, prune
+
+            plan = plan_prune(
                 self._state_dir,
                 older_than_s=older_than_s,
                 keep=keep,
                 max_bytes=max_bytes,
                 unfinished=unfinished,
             )
-            erased: Sequence[str] = load_late("prune")(plan)
-            return erased
+            return prune(plan)
 
         return await asyncio.to_thread(run)
 
@@ -265,8 +267,7 @@ class StoredTrees:
             ConfigError: the purpose is not text.
             JournalError: a journal can't be read.
         """
+        from sessiontree.runtime.replay.stored_trees import list_summaries
+
         PURPOSE.take(purpose, "purpose")
-        found: Sequence[TreeSummary] = await asyncio.to_thread(
-            load_late("summaries_of"), self._state_dir, purpose
-        )
-        return found
+        return await asyncio.to_thread(list_summaries, self._state_dir, purpose)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -36,17 +36,16 @@ class TraceExport:
 
     Args:
         plan: How trees are traced.
-        load_otlp: Loads the class that exports by the standard variables; it needs the extra ``otel``.
 
     Raises:
         ConfigError: the variables can't be used, or the extra ``otel`` is missing.
     """
 
-    def __init__(self, plan: TracePlan, load_otlp: Callable[[], type[OtlpExport]]) -> None:
+    def __init__(self, plan: TracePlan) -> None:
         self._otlp: OtlpExport | None = None
         provider = plan.provider
         if provider is None:
-            self._otlp = _make_otlp_export(load_otlp)
+            self._otlp = _make_otlp_export()
             provider = self._otlp.provider
         self._finished = False
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
@@ -97,15 +96,15 @@ def make_content_filter(plan: TracePlan, hooks: Iterable[Hook]) -> Content | Non
     return redact_with(hooks) if plan.content else None
 
 
-def _make_otlp_export(load: Callable[[], type[OtlpExport]]) -> OtlpExport:
+def _make_otlp_export() -> OtlpExport:
     if (problem := unusable()) is not None:
         raise ConfigError(f"telemetry: {problem}")
     try:
-        export = load()
+        from sessiontree.runtime.telemetry.otlp_export import OtlpExport
     except ModuleNotFoundError as error:
         raise ConfigError(f"telemetry: {error.name} is not installed; install sessiontree[otel]") from error
     try:
-        return export()
+        return OtlpExport()
     except (ValueError, OSError) as error:
         # The text may quote a variable; the type alone can't hold a header.
         raise ConfigError(

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from sessiontree.api.telemetry.telemetry import TelemetryLike, TracePlan, check_telemetry, plan_of
@@ -33,21 +32,21 @@ class Traces:
     Args:
         telemetry: The runtime's setting.
         log: ``json``, or None for the setting of the variable ``SESSIONTREE_LOG``.
-        load: Loads a class or function by its name in the table of what is loaded late.
 
     Raises:
         ConfigError: the setting is wrong, or it asks for traces that can't be exported.
     """
 
-    def __init__(self, telemetry: TelemetryLike, log: str | None, load: Callable[[str], Any]) -> None:
+    def __init__(self, telemetry: TelemetryLike, log: str | None) -> None:
         self._telemetry = check_telemetry(telemetry)
         self._logs = _should_log_lines(log)
-        self._load = load
         self._exports: dict[Any, TraceExport | None] = {}
         if (plan := plan_of(self._telemetry)) is not None and plan.required:
             self._export_by(plan)
         if self._logs:
-            self._load("log_as_json")()
+            from sessiontree.runtime.telemetry.json_log import log_as_json
+
+            log_as_json()
 
     def make_tracers(
         self, supervisor: SupervisorApi, config: TreeConfig, journal_dir: Path | None, hooks: Iterable[Hook]
@@ -55,20 +54,26 @@ class Traces:
         """Return what traces and logs a tree that opens now; empty = nobody asks for it."""
         found: list[TreeTracer] = []
         if self._logs:
-            log, display = self._load("tree_log")(), self._load("redact_with")(hooks)
-            found.append(self._load("tree_tracer")(supervisor, config, log, None, display=display))
+            from sessiontree.hooks.redact import redact_with
+            from sessiontree.runtime.telemetry.json_log import TreeLog
+            from sessiontree.runtime.telemetry.tree_tracer import TreeTracer
+
+            found.append(TreeTracer(supervisor, config, TreeLog(), None, display=redact_with(hooks)))
         plan = plan_of(self._telemetry)
         export = None if plan is None else self._export_by(plan)
         if plan is not None and export is not None:
-            content = self._load("trace_content")(plan, hooks)
+            from sessiontree.api.telemetry.trace_export import make_content_filter
+
+            content = make_content_filter(plan, hooks)
             found.append(export.make_tracer(supervisor, config, journal_dir, content))
         return found
 
     def _export_by(self, plan: TracePlan) -> TraceExport | None:
         if plan.provider not in self._exports:
+            from sessiontree.api.telemetry.trace_export import TraceExport
+
             try:
-                load_otlp = partial(self._load, "otlp_export")
-                self._exports[plan.provider] = self._load("trace_export")(plan, load_otlp)
+                self._exports[plan.provider] = TraceExport(plan)
             except ConfigError as error:
                 if plan.required:
                     raise

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from sessiontree.api.runtime.runtime import Runtime, load_late
+from sessiontree.api.runtime import notebook_door
+from sessiontree.api.runtime.runtime import Runtime
 from sessiontree.api.tree.fact_reader import FactReader
 from sessiontree.api.tree.keyword_options import ChildOptions
 from sessiontree.channels.port import HumanChannel
@@ -60,8 +61,7 @@ class RunningTree:
         """Return the tree for a notebook's cell: a widget, HTML for a saved notebook, and text."""
         if not self._was_open:
             return {"text/plain": repr(self)}
-        bundle: Mapping[str, Any] = load_late("tree_bundle")(self.state_dir, self.tree_id)
-        return bundle
+        return notebook_door.render_tree(self.state_dir, self.tree_id)
 
     @property
     def tree_id(self) -> str:
@@ -102,11 +102,10 @@ class RunningTree:
 
     def session(self, session_id: str) -> SessionHandle:
         """Return a handle of any session of the tree; its path is ``session_id``, such as ``main/w1``."""
+        from sessiontree.api.tree.session_handle import SessionHandle
+
         backend, desk = self._backend, self._open()
-        handle: SessionHandle = load_late("handle")(
-            backend, desk, self.tree_id, session_id, hooks=self._hook_desk
-        )
-        return handle
+        return SessionHandle(backend, desk, self.tree_id, session_id, hooks=self._hook_desk)
 
     @overload
     async def run(

@@ -10,8 +10,8 @@ from operator import attrgetter
 from typing import Annotated, Any, Final, TypeVar, Unpack, overload
 
 from sessiontree.api.options.options import ApproverLike, parse_kind, split_approver
+from sessiontree.api.runtime import notebook_door
 from sessiontree.api.runtime.backend import Backend
-from sessiontree.api.runtime.runtime import load_late
 from sessiontree.api.tree.child_results import ChildResult, ResultAccess, run_children
 from sessiontree.api.tree.handle_arguments import (
     TASKS,
@@ -287,7 +287,7 @@ class SessionHandle(SessionReader[R]):
         ends_all = _ENDS_ALL if options.get("budget") is None else _ENDS_ALL - {"budget"}
         on_error = options.get("on_error", "return")
         ended = run_children(spawn, how, names, min(most, self._count_room()), on_error, ends_all)
-        return load_late("with_bar")(ended, len(words), str(kind)) if options.get("progress") else ended
+        return notebook_door.show_bar(ended, len(words), str(kind)) if options.get("progress") else ended
 
     def _count_room(self) -> int:
         """Return how many more children the session may have; at least 1, so that an excess spawn fails."""

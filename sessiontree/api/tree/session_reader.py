@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Generic, cast
 
+from sessiontree.api.runtime import notebook_door
 from sessiontree.api.runtime.backend import Backend
-from sessiontree.api.runtime.runtime import load_late, place_of_open
+from sessiontree.api.runtime.runtime import place_of_open
 from sessiontree.api.tree.inbox import HumanInbox
 from sessiontree.contracts.errors import SessionError
 from sessiontree.contracts.facts.session_facts import ContextCompacted, MessagesShortened
@@ -47,8 +48,7 @@ class SessionReader(Generic[R]):
         place = place_of_open(self._tree_id)
         if place is None:
             return {"text/plain": repr(self)}
-        bundle: Mapping[str, Any] = load_late("tree_bundle")(place, self._tree_id, self.session_id)
-        return bundle
+        return notebook_door.render_tree(place, self._tree_id, self.session_id)
 
     @property
     def _supervisor(self) -> SupervisorApi:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +53,7 @@ from sessiontree.api.runtime.paths import (
     resolve_state_dir,
     workspace_root,
 )
-from sessiontree.api.runtime.runtime import Cell, Runtime, Sharing, Tenant, load_late, show_values_in_cells
+from sessiontree.api.runtime.runtime import Cell, Runtime, Sharing, Tenant, show_values_in_cells
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.api.tree.keyword_options import ResumeOptions, TreeOptions
 from sessiontree.api.tree.running_tree import RunningTree
@@ -71,8 +71,8 @@ from sessiontree.runtime.supervisor.tree_resources import TreeSetup
 
 if TYPE_CHECKING:
     from sessiontree.api.runtime.backend import Backend
-    from sessiontree.api.tree.inbox import HumanInbox
     from sessiontree.contracts.facts.tree_config import PolicyRow, TreeConfig
+    from sessiontree.contracts.tools.program_tool import SavedProgram
     from sessiontree.contracts.tools.skills import Skill
     from sessiontree.mcp.server_tools import GivenServer
 
@@ -181,11 +181,17 @@ class SessionTree(RunningTree):
     ) -> Mapping[str, Skill]:
         if not given and not any(spec.skills for spec in agents.values()):
             return {}
+        from sessiontree.api.options.skills import load_skills
+
         unable = find_agents_without_read(self._table, agents, policy)
-        skills: Mapping[str, Skill] = load_late("skills_of")(
-            given, agents, unable, self._root, (self._state_dir,)
-        )
-        return skills
+        return load_skills(given, agents, unable, self._root, (self._state_dir,))
+
+    def _load_programs(self) -> Sequence[SavedProgram]:
+        if not self._app.programs:
+            return ()
+        from sessiontree.api.programs.program_files import load_programs
+
+        return load_programs(self._app.programs, self._root)
 
     def _collect_tools(self, group: str, tree_id: str) -> ToolTable:
         app, plugins = self._app, load_plugin_settings(self._app.plugins)
@@ -193,11 +199,13 @@ class SessionTree(RunningTree):
             self._root, self._agents, self._channel, group, self._state_dir, tree_id
         )
         found = load_installed_tools(context, plugins) if app.builtin_tools else ()
-        saved = load_late("programs_of")(app.programs, self._root) if app.programs else ()
+        saved = self._load_programs()
         brought_in = (*app.tools, *get_channel_members(self._channel).get("tools", ()), *saved)
         if app.mcp:
+            from sessiontree.api.configuration.mcp_servers import collect_server_tools
+
             taken = {each.name for each in (*brought_in, *(one.tool for one in found))}
-            tools, self._servers = load_late("server_tools")(app.mcp, self._state_dir, taken)
+            tools, self._servers = collect_server_tools(app.mcp, self._state_dir, taken)
             brought_in = (*brought_in, *tools)
         found, given = split_hidden(found, brought_in)
         check_claims(found, given)
@@ -220,12 +228,15 @@ class SessionTree(RunningTree):
             raise ConfigError(f"tree {self.tree_id} was closed; take it up with SessionTree.resume")
         check_not_around(self.state_dir, "state_dir", self._root)
         if self._has_guidance():  # else nothing needs a thread
-            read = load_late("guidance_of")
-            guidance = await asyncio.to_thread(read, self._root, self._agents_md, self.state_dir)
+            from sessiontree.api.options.guidance import build_guidance
+
+            guidance = await asyncio.to_thread(build_guidance, self._root, self._agents_md, self.state_dir)
             self._config = replace(self._config, guidance=guidance)
         spec = next(iter(self._agents.values())).config.sandbox
         if spec is not None and spec.fill:
-            await load_late("fill_workspace")(spec, self._root)
+            from sessiontree.sandbox.containers.container import fill_workspace
+
+            await fill_workspace(spec, self._root)
         runtime = self._given or Sharing.join(self._state_dir, *self._wishes)
         async with self._enter_runtime(runtime):
             await runtime.backend.create(self._config, self._setup)
@@ -296,9 +307,9 @@ class SessionTree(RunningTree):
             try:
                 config = await serving.backend.read_config(tree_id)
             except TreeNotFound as error:
-                raise await asyncio.to_thread(
-                    load_late("not_here"), serving.state_dir, tree_id, error
-                ) from None
+                from sessiontree.api.stored.journaled_trees import explain_not_found
+
+                raise await asyncio.to_thread(explain_not_found, serving.state_dir, tree_id, error) from None
             tree = cls(
                 config.workspace,
                 replace(app, agents=remove_tools(app.agents)),
@@ -364,13 +375,15 @@ class SessionTree(RunningTree):
             after: The number of its last fact before it was opened; 0 = it is new.
             last: The same of its last fact now, as far as requests that wait are concerned.
         """
-        desk: HumanInbox = load_late("desk")(backend, self.tree_id)
-        self._desk = desk
+        from sessiontree.api.tree.inbox import HumanInbox
+        from sessiontree.api.tree.program_hooks import ProgramHooks
+
+        self._desk = desk = HumanInbox(backend, self.tree_id)
         self._was_open = True
         if self._channel is not None:
             desk.attach("main", self._channel)
         desk.open(last)
-        self._hook_desk = load_late("hook_desk")(backend, self.tree_id, self._setup.hooks)
+        self._hook_desk = ProgramHooks(backend, self.tree_id, self._setup.hooks)
         self._hook_desk.open(after)
         if self._tenant is not None:
             self._tenant.desks += [self._hook_desk, desk]
@@ -421,9 +434,9 @@ class SessionTree(RunningTree):
 def _open_configuration(app: App, root: Path) -> OwnerConfiguration | None:
     if app.configuration is None:
         return None
-    file = make_absolute(app.configuration, "configuration")
-    found: OwnerConfiguration = load_late("configuration_file")(file, root)
-    return found
+    from sessiontree.api.configuration.configuration_file import open_configuration
+
+    return open_configuration(make_absolute(app.configuration, "configuration"), root)
 
 
 def _place_of(

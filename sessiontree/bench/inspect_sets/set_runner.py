@@ -17,7 +17,7 @@ from inspect_ai._eval.eval_set_manifest import EVAL_SET_CAPTURE_VERSION
 from inspect_ai._eval.eval_set_selection import EVAL_SET_SELECTION_VERSION
 
 from sessiontree import ConfigError
-from sessiontree.api.runtime.runtime import load_late
+from sessiontree.api.runtime.ray_door import open_cluster_calls
 from sessiontree.bench.inspect_sets.log_folder import LogFolder, TaskCount, is_complete
 from sessiontree.bench.inspect_sets.set_documents import (
     CAPTURE,
@@ -65,7 +65,7 @@ async def run_set(order: SetOrder, say: Say) -> list[TaskCount]:
         async with AsyncExitStack() as stack:
             run: Run = run_here
             if order.address is not None:
-                calls = await stack.enter_async_context(load_late("cluster_calls")(order.address, say))
+                calls = await stack.enter_async_context(open_cluster_calls(order.address, say))
 
                 async def run(worker: WorkerOrder) -> int | None:
                     code: int | None = await calls.call(run_on_node, worker)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import ConfigError
-from sessiontree.api.runtime.runtime import load_late
+from sessiontree.api.runtime.ray_door import make_node_work
 from sessiontree.api.runtime.runtime_options import TREE_CPUS
 from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.ledger.ledger import Ledger
@@ -29,6 +29,7 @@ from sessiontree.bench.run.runner import run_blocking
 from sessiontree.bench.suite.samples import load_samples
 from sessiontree.bench.suite.suite import SuiteDefinition
 from sessiontree.bench.suite.suite_loader import load_suite
+from sessiontree.contracts.settings.placement import Placement
 
 LOOK_S: Final = 2.0
 _MARK: Final = ".nodes-"
@@ -86,7 +87,8 @@ async def run_on_nodes(suite: SuiteDefinition, name: str, run_dir: Path, options
         await command.end()  # it works on no sample, so it gets no part of them
         (place.path / mark).touch()
         try:
-            tally = await _watch(place, ledger, DriverOrder(name, place.path, mark, _adapt_to_node(options)))
+            order = DriverOrder(name, place.path, mark, _adapt_to_node(options))
+            tally = await _watch(place, ledger, order, options.address)
         finally:
             with suppress(OSError):
                 (place.path / mark).unlink()
@@ -97,16 +99,16 @@ async def run_on_nodes(suite: SuiteDefinition, name: str, run_dir: Path, options
     return results
 
 
-async def _watch(place: RunPlace, ledger: Ledger, order: DriverOrder) -> Tally:
+async def _watch(place: RunPlace, ledger: Ledger, order: DriverOrder, address: str) -> Tally:
     """Show how far the nodes are until they have ended; return it."""
     options, progress = place.options, place.options.progress
     given = options.runtime
-    wanted = load_late("placement").model_validate({"label": given.get("shard_label") or {}})
-    work = load_late("node_work")(drive_here, (order,), wanted, progress.say)
+    wanted = Placement.model_validate({"label": given.get("shard_label") or {}})
+    work = make_node_work(drive_here, (order,), wanted, progress.say)
     cpus = round(options.concurrency * given.get("tree_cpus", TREE_CPUS))
     progress.begin(str(place.path), await ledger.tally(place.epochs, options.limit))
     with progress:
-        working = asyncio.create_task(work.run(options.address, cpus))
+        working = asyncio.create_task(work.run(address, cpus))
         try:
             while not working.done():
                 await asyncio.wait([working], timeout=LOOK_S)

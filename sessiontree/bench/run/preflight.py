@@ -11,7 +11,7 @@ from typing import Final
 
 from sessiontree import ConfigError, SandboxSpec
 from sessiontree.api.options.app import take_app
-from sessiontree.api.runtime.runtime import load_late
+from sessiontree.api.runtime.ray_door import call_on_nodes
 from sessiontree.bench.results.recorded_run import STATE
 from sessiontree.bench.run.place.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite.suite import read_tree_options
@@ -34,7 +34,7 @@ async def check_nodes(place: RunPlace) -> None:
     if address is None:
         found = {"this machine": find_node_problem(*given)}
     else:
-        answers = await load_late("call_on_nodes")(address, find_node_problem, *given)
+        answers = await call_on_nodes(address, find_node_problem, *given)
         found = {node: problem or failure for node, (problem, failure) in answers.items()}
     lacking = {node: problem for node, problem in found.items() if problem}
     if lacking:

@@ -19,7 +19,6 @@ CLOSED = {
     "runtime/transport/rpc.py:collect_methods": "interfaces and the classes that implement them",
     "view/bundle.py:read_module": "modules of the page",
     "view/bundle.py:join_modules": "modules of the page",
-    "api/runtime/runtime.py:load_late": "the names in the table _LATE",
     "web/web.py:(called)": "no argument at all: the certificates of one web",
 }
 """Functions with an unbounded cache, and the few values their parameter takes."""

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from sessiontree.api.runtime import runtime
-
 PROBE = """
 import importlib, json, sys
 sys.path[:0] = json.loads(sys.argv[2])
@@ -110,9 +108,3 @@ def test_planted_fault_in_the_front_is_found(tmp_path: Path, old: str, new: str,
     found = plant(tmp_path, GOOD.replace(old, new, 1))
     with pytest.raises(AssertionError, match=complaint):
         assert_lazy_and_whole(found)
-
-
-def test_late_table_names_what_is_there() -> None:
-    """Every entry of the table that loads by name can be loaded; a module that moved is found here."""
-    for name in runtime._LATE:
-        assert runtime.load_late(name) is not None, name

@@ -35,11 +35,14 @@ def repeated_classes(files: Iterable[Path]) -> set[str]:
 
 
 def crumbs(files: Iterable[Path], root: Path) -> set[str]:
-    """Return a line for every short module whose only importer is in the same folder."""
+    """Return a line for every short module whose only importer is in the same folder.
+
+    An importer that loads the module inside a function does not count: the module is apart to be loaded late.
+    """
     homes = {_module(path, root): path for path in files}
     importers: dict[str, set[Path]] = defaultdict(set)
     for path in homes.values():
-        for name in _imported(path):
+        for name in _imported(path, is_late=False):
             importers[name if name in homes else name.rpartition(".")[0]].add(path)
     return {
         f"crumb {path.relative_to(root)}"
@@ -56,10 +59,19 @@ def _module(path: Path, root: Path) -> str:
     return ".".join(inside[:-1] if inside[-1] == "__init__" else inside)
 
 
-def _imported(path: Path) -> set[str]:
-    """Return what a module imports, by full names: of modules, or of names in modules."""
+def _imported(path: Path, *, is_late: bool = True) -> set[str]:
+    """Return what a module imports, by full names: of modules, or of names in modules.
+
+    Args:
+        path: The module.
+        is_late: Whether imports inside functions count.
+    """
     found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    while nodes:
+        node = nodes.pop()
+        if is_late or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            nodes += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

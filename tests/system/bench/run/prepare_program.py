@@ -14,7 +14,7 @@ from typing import Any
 
 from ray.cluster_utils import Cluster
 
-from sessiontree.api.runtime.runtime import load_late
+from sessiontree.api.runtime.ray_door import call_on_nodes
 from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback
 from sessiontree.bench.suite.environment import prepare_here
 
@@ -63,9 +63,8 @@ def inside(python: Path, *given: str) -> Any:
 
 async def play(address: str, wheel: Path) -> dict[str, Any]:
     """Prepare a good file and one that names nothing; return what the nodes say."""
-    call = load_late("call_on_nodes")
-    good = await call(address, prepare_here, "needs.txt", f"{wheel}\n")
-    bad = await call(address, prepare_here, "needs.txt", "/no/such-1.0-py3-none-any.whl\n")
+    good = await call_on_nodes(address, prepare_here, "needs.txt", f"{wheel}\n")
+    bad = await call_on_nodes(address, prepare_here, "needs.txt", "/no/such-1.0-py3-none-any.whl\n")
     return {"good": list(good.values()), "bad": list(bad.values())}
 
 
