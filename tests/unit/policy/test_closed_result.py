@@ -281,9 +281,9 @@ def _ignoring_patterns(schema: Any, path: Any) -> Any:
 @pytest.mark.parametrize(
     "plant",
     [
-        lambda patch: _with(patch, "_union_of", _ignoring_members),
-        lambda patch: _with(patch, "_object_of", _ignoring_keys),
-        lambda patch: _with(patch, "_text_of", _ignoring_patterns),
+        lambda patch: _with(patch, "_build_union", _ignoring_members),
+        lambda patch: _with(patch, "_build_object", _ignoring_keys),
+        lambda patch: _with(patch, "_build_text", _ignoring_patterns),
         lambda patch: _unvalidated,
     ],
     ids=["union-member", "dict-keys", "pattern", "unvalidated"],
