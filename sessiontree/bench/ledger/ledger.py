@@ -6,18 +6,13 @@ returned is durable. The steps are those of ``ledger_rules.py``.
 
 from __future__ import annotations
 
-import asyncio
-import queue
 import sqlite3
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from sessiontree import ConfigError, JournalError, SessionTreeError
+from sessiontree import ConfigError
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.ledger.leases import Leased, SampleLease, Tally
 from sessiontree.bench.ledger.ledger_rules import (
@@ -35,6 +30,7 @@ from sessiontree.bench.ledger.ledger_tables import (
     MadeBy,
     choose_positions,
     count_room,
+    count_states,
     end_attempt,
     find_stop_cost,
     forget_run,
@@ -43,27 +39,19 @@ from sessiontree.bench.ledger.ledger_tables import (
     insert_score,
     is_paused,
     now_ms,
-    open_ledger,
     put_sample,
     read_spent_usd,
     sample_row,
     select_next_samples,
     sum_reserved_usd,
 )
+from sessiontree.bench.ledger.ledger_thread import LedgerThread
 from sessiontree.bench.suite.judge_use import judge_use
 from sessiontree.bench.suite.plain_values import to_plain_text
 from sessiontree.bench.suite.workspaces import make_workspace_name
-from sessiontree.contracts.errors import describe_error
 
 T = TypeVar("T")
 NO_LIMIT: Final = 2**62
-
-
-_Piece = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any] | None"]
-"""A piece of work, and who waits for its value; None = nobody does."""
-_ITS_OWN: Final = (sqlite3.ProgrammingError, sqlite3.DataError, sqlite3.InterfaceError)
-"""Errors of SQLite about a value, not about the file."""
-_Done = tuple["asyncio.Future[Any] | None", Any, "BaseException | None"]
 
 
 class Ledger:
@@ -89,8 +77,7 @@ class Ledger:
         self._path = path
         self._owner = owner
         self._rules = rules or LedgerRules()
-        self._shared = shared
-        self._beat_s = beat_s
+        self._thread = LedgerThread(path, self._raise_beats, shared=shared, beat_s=beat_s)
         self._open: set[str] = set()
         """Leases of this program that have not ended; only its thread uses it."""
         self._trials: set[str] = set()
@@ -103,16 +90,11 @@ class Ledger:
         """Time limit of the attempts that begin; noted with each."""
         self.on_lost: Callable[[str], None] = lambda _: None
         """Called on the loop with each lease that somebody else has taken over."""
-        self._work: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._made = 0
         self._chosen = ""
         """The end of a condition: only samples that this program works on."""
         self._settings: dict[str, str] = {}
         """What identifies the run that this program works on."""
-        self._ended: JournalError | None = None
-        """Why its thread takes no more work."""
 
     async def __aenter__(self) -> Self:
         """Open the file.
@@ -120,19 +102,20 @@ class Ledger:
         Raises:
             JournalError: it can't be opened, or is not a ledger.
         """
-        self._loop = asyncio.get_running_loop()
-        opened: asyncio.Future[Any] = self._loop.create_future()
-        self._thread = threading.Thread(target=self._serve, args=(opened,), name="sessiontree-ledger")
-        self._thread.start()
-        await opened
+        await self._thread.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Commit what is ready, take back the leases that are still open, and close the file."""
-        self._work.put((self._release, None))
-        self._work.put(None)
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+        await self._thread.close(self._release)
+
+    def do(self, run: Callable[[sqlite3.Connection], T]) -> Coroutine[Any, Any, T]:
+        """Run a piece of work in the ledger's next transaction, and return its value once that is durable.
+
+        Raises:
+            JournalError: the ledger is closed, or can't be written.
+        """
+        return self._thread.do(run)
 
     async def prepare(
         self,
@@ -371,7 +354,7 @@ class Ledger:
         def run(db: sqlite3.Connection) -> None:
             db.execute("UPDATE attempts SET tree_id = ? WHERE lease_id = ?", (tree_id, lease.lease_id))
 
-        self._work.put((run, None))
+        self._thread.put(run)
 
     async def beat(self) -> set[str]:
         """Raise the beat of this program's leases now; return those that still count."""
@@ -393,9 +376,8 @@ class Ledger:
         )
         held = {lease_id for (lease_id,) in found.fetchall()}
         lost, self._open = self._open - held, held
-        if self._loop is not None and not self._loop.is_closed():
-            for lease_id in lost:
-                self._loop.call_soon_threadsafe(self.on_lost, lease_id)
+        for lease_id in lost:
+            self._thread.call_on_loop(self.on_lost, lease_id)
         return held
 
     async def others(self) -> dict[str, tuple[str, int]]:
@@ -453,132 +435,4 @@ class Ledger:
     async def tally(self, epochs: int, limit: int | None = None) -> Tally:
         """Count the samples of a command by state."""
         bound = (epochs, NO_LIMIT if limit is None else limit)
-
-        def run(db: sqlite3.Connection) -> Tally:
-            found = db.execute(
-                "SELECT state, count(*) FROM samples WHERE epoch <= ? AND position < ? "  # noqa: S608 - fixed
-                f"{self._chosen} GROUP BY state",
-                bound,
-            )
-            (passed,) = db.execute(
-                "SELECT coalesce(sum(passed), 0) FROM scores "  # noqa: S608 - fixed text
-                f"JOIN samples USING (sample_id, epoch) WHERE epoch <= ? AND position < ? {self._chosen}",
-                bound,
-            ).fetchone()
-            (suspects,) = db.execute(
-                "SELECT count(*) FROM samples WHERE state = 'waiting' AND suspect AND epoch <= ? "  # noqa: S608
-                f"AND position < ? {self._chosen}",
-                bound,
-            ).fetchone()
-            states = dict(found.fetchall())
-            return Tally(**states, passed=passed, suspects=suspects, cost_usd=read_spent_usd(db))
-
-        return await self.do(run)
-
-    async def do(self, run: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a piece of work in the ledger's next transaction, and return its value once that is durable.
-
-        Raises:
-            JournalError: the ledger is closed, or can't be written.
-        """
-        if self._loop is None:
-            raise JournalError(str(self._path), "it is not open")
-        done: asyncio.Future[T] = self._loop.create_future()
-        self._work.put((run, done))
-        if self._ended is not None and not done.done():  # what was put last may never be looked at
-            done.set_exception(self._ended)
-        return await done
-
-    def _serve(self, opened: asyncio.Future[Any]) -> None:
-        """Open the file, then commit work in batches until the end."""
-        try:
-            db = open_ledger(self._path, shared=self._shared)
-        except (SessionTreeError, OSError) as error:
-            self._settle([(opened, None, error)])
-            return
-        self._settle([(opened, None, None)])
-        beat_at = time.monotonic() + self._beat_s
-        try:
-            is_over = False
-            while not is_over:
-                batch = self._take_ready(beat_at - time.monotonic())
-                is_over = None in batch
-                pieces = [each for each in batch if each is not None]
-                if time.monotonic() >= beat_at:
-                    beat_at = time.monotonic() + self._beat_s
-                    pieces.append((self._raise_beats, None))
-                self._settle(self._commit(db, pieces))
-        except BaseException as error:
-            self._end_service(f"its thread has ended: {describe_error(error)}; run the command again")
-            raise
-        finally:
-            db.close()
-            self._end_service("it is closed")
-
-    def _end_service(self, reason: str) -> None:
-        """Fail what waits, and whatever comes later."""
-        self._ended = self._ended or JournalError(str(self._path), reason)
-        left: list[_Done] = []
-        while not self._work.empty():
-            piece = self._work.get()
-            if piece is not None:
-                left.append((piece[1], None, self._ended))
-        self._settle(left)
-
-    def _take_ready(self, wait_s: float) -> list[_Piece | None]:
-        """Return the work that is ready, after waiting for the first piece of it."""
-        try:
-            batch = [self._work.get(timeout=max(0.0, wait_s))]
-        except queue.Empty:
-            return []
-        while not self._work.empty():
-            batch.append(self._work.get())
-        return batch
-
-    def _commit(self, db: sqlite3.Connection, batch: Sequence[_Piece]) -> list[_Done]:
-        """Run a batch in one transaction; return the value or the error of each piece of work."""
-        if not batch:
-            return []
-        try:
-            db.execute("BEGIN IMMEDIATE")
-            done = [_run_separately(db, *piece) for piece in batch]
-            db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if db.in_transaction:
-                with suppress(sqlite3.Error):
-                    db.execute("ROLLBACK")
-            failed = JournalError(str(self._path), f"{error}; look at the disk, then run the command again")
-            return [(future, None, failed) for _, future in batch]
-        return done
-
-    def _settle(self, done: Sequence[_Done]) -> None:
-        """Hand values and errors to those who wait, on the loop."""
-
-        def settle() -> None:
-            for future, value, error in done:
-                if future is None or future.done():
-                    continue
-                if error is None:
-                    future.set_result(value)
-                else:
-                    future.set_exception(error)
-
-        if done and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(settle)
-
-
-def _run_separately(
-    db: sqlite3.Connection, run: Callable[[sqlite3.Connection], Any], future: asyncio.Future[Any] | None
-) -> _Done:
-    """Run one piece of a batch; if it is refused, only its own changes are undone."""
-    db.execute("SAVEPOINT piece")
-    try:
-        value = run(db)
-    except Exception as error:
-        if isinstance(error, sqlite3.Error) and not isinstance(error, _ITS_OWN):
-            raise
-        db.execute("ROLLBACK TO piece")
-        db.execute("RELEASE piece")
-        return future, None, error
-    db.execute("RELEASE piece")
-    return future, value, None
+        return await self.do(lambda db: count_states(db, bound, self._chosen))

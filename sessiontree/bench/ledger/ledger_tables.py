@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree import ConfigError, JournalError, ReceiptLine
 from sessiontree.bench.ledger.failure_kinds import FailureKind, Fault
+from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.ledger.ledger_rules import SampleRow
 from sessiontree.bench.ledger.ledger_schema import TABLES
 from sessiontree.bench.suite.suite import Score
@@ -186,6 +187,33 @@ _NEXT = (
     "SELECT sample_id, epoch FROM samples WHERE state = 'waiting' AND suspect = ? AND epoch <= ? "
     "AND position < ?"
 )
+
+
+def count_states(db: sqlite3.Connection, bound: Sequence[int], chosen: str) -> Tally:
+    """Count samples by state.
+
+    Args:
+        db: The ledger.
+        bound: Only epochs up to the first number, and positions below the second.
+        chosen: The end of the condition: ``CHOSEN``, or nothing.
+    """
+    found = db.execute(
+        "SELECT state, count(*) FROM samples WHERE epoch <= ? AND position < ? "  # noqa: S608 - fixed
+        f"{chosen} GROUP BY state",
+        bound,
+    )
+    (passed,) = db.execute(
+        "SELECT coalesce(sum(passed), 0) FROM scores "  # noqa: S608 - fixed text
+        f"JOIN samples USING (sample_id, epoch) WHERE epoch <= ? AND position < ? {chosen}",
+        bound,
+    ).fetchone()
+    (suspects,) = db.execute(
+        "SELECT count(*) FROM samples WHERE state = 'waiting' AND suspect AND epoch <= ? "  # noqa: S608
+        f"AND position < ? {chosen}",
+        bound,
+    ).fetchone()
+    states = dict(found.fetchall())
+    return Tally(**states, passed=passed, suspects=suspects, cost_usd=read_spent_usd(db))
 
 
 def read_spent_usd(db: sqlite3.Connection) -> float:
