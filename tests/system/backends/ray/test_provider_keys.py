@@ -140,7 +140,7 @@ async def main(workspace, state, embedder):
             socket = backend._launch.scratch / KEYS_SOCKET
             refused = 0
             reference = models["given"].key._reference
-            for ask, *words in ((key_from, reference, ""), (take_variables,), (options_from,)):
+            for ask, *words in ((fetch_key, reference, ""), (take_variables,), (fetch_options,)):
                 try:
                     ask(socket, *words)
                 except OSError:
