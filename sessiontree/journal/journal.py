@@ -15,16 +15,17 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Self, TextIO
+from typing import Self
 
-from sessiontree.contracts.errors import JournalError, JournalUnwritable
+from sessiontree.contracts.errors import JournalUnwritable
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.commit import Numbered, Repair, Tail, compact, erase_trees, import_tree
-from sessiontree.journal.export import ExportSummary, Manifest, write_export
+from sessiontree.journal.contents import JournalContents
+from sessiontree.journal.export import Manifest
 from sessiontree.journal.place import JournalLock, JournalPlace
 from sessiontree.journal.reader import ChainState, Flaw, JournalReader, Rows, make_no_tree_error
-from sessiontree.journal.record import JournalRecord, Packed, TreeRow, Verification
+from sessiontree.journal.record import JournalRecord, Packed
 from sessiontree.journal.segment import compute_genesis_hash
 from sessiontree.journal.tables import (
     FAULTS,
@@ -237,11 +238,10 @@ WRITERS = SwitchInterval(WRITER_INTERVAL_S)
 """The interval belongs to the process, and so does the count of holders."""
 
 
-class Journal:
+class Journal(JournalContents):
     """The durable log of many trees. Call :meth:`open` to make one.
 
-    One event loop appends; any thread may read. What is read is committed, and an unbroken prefix of what was
-    written: damage shortens a tree and never alters one.
+    One event loop appends; any thread may read, as :class:`JournalContents` says.
 
     Every method raises JournalCorrupt if the database file itself is damaged, and TreeNotFound for a tree
     that does not exist. A new tree exists once its future has resolved.
@@ -292,11 +292,6 @@ class Journal:
             raise
         WRITERS.hold()
         return cls(place, reader, Appender(writer, reader, blobs), lock)
-
-    @property
-    def directory(self) -> Path:
-        """The state directory that it is in."""
-        return Path(self._path).parent
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start committing; from now on only ``loop`` appends.
@@ -377,53 +372,6 @@ class Journal:
         """
         return self._writing().append(tree_id, chunks)
 
-    def read(self, tree_id: str, *, after_seq: int = 0, max_n: int | None = None) -> list[JournalRecord]:
-        """Return committed records in seq order; the first read of a tree checks it up to them.
-
-        Args:
-            tree_id: The tree.
-            after_seq: Only records after this seq.
-            max_n: At most this many; None = all.
-        """
-        return self._require_reader().records(tree_id, after_seq, max_n)
-
-    def read_session(
-        self, tree_id: str, session: str, *, after_seq: int = 0, max_n: int | None = None
-    ) -> list[JournalRecord]:
-        """Return one session's committed records in seq order, at most ``max_n``; reads only its own bytes.
-
-        The first read of a tree checks the whole tree.
-        """
-        return self._require_reader().read_session_records(tree_id, session, after_seq, max_n)
-
-    def sessions(self, tree_id: str) -> list[str]:
-        """Return the sessions that have facts, in the order of their first facts; without the tree itself."""
-        return self._require_reader().sessions(tree_id)
-
-    def trees(self) -> list[TreeRow]:
-        """Return all trees, oldest first; they are not checked."""
-        return self._require_reader().trees()
-
-    def count_tree_bytes(self) -> dict[str, int]:
-        """Return how many bytes the facts of each tree take, as stored; blobs are not counted."""
-        return self._require_reader().count_tree_bytes()
-
-    def row0(self, tree_id: str) -> dict[str, JsonValue]:
-        """Return the configuration that a tree was created with.
-
-        Raises:
-            JournalCorrupt: it is altered.
-        """
-        return self._require_reader().row0(tree_id)
-
-    def last_seq(self, tree_id: str) -> int:
-        """Return the seq of the last committed good record; 0 = no record is good."""
-        return self._require_reader().last_seq(tree_id)
-
-    def verify(self, tree_id: str) -> Verification:
-        """Check every byte of a tree, its index and its blobs; return what is wrong instead of raising it."""
-        return self._require_reader().verify(tree_id)
-
     def import_tree(self, manifest: Manifest, records: Sequence[JournalRecord]) -> None:
         """Write a whole tree, such as that of an export. Blocks until it is durable, whole or not at all.
 
@@ -461,20 +409,6 @@ class Journal:
         """
         self._writing().compact()
 
-    def export(self, tree_id: str, out: TextIO) -> ExportSummary:
-        """Write a tree as NDJSON; each line carries the hash of all lines before.
-
-        The export holds the records that are durable now. Of a damaged tree it holds the good records, and
-        its last line says what is wrong.
-
-        Raises:
-            JournalCorrupt: row 0 is altered.
-        """
-        reader = self._require_reader()
-        verdict = reader.verify(tree_id)
-        reader.row0(tree_id)
-        return write_export(reader.tree(tree_id), reader.records, verdict, out)
-
     async def _close(self, appender: Appender) -> None:
         self._reader.close()  # before the writer: the last connection to close removes the log
         await appender.stop()
@@ -485,11 +419,6 @@ class Journal:
         if self._lock is not None:
             WRITERS.release()
             self._lock.release()
-
-    def _require_reader(self) -> JournalReader:
-        if self._closed or self._closing is not None:
-            raise JournalError(self._path, "it is closed; open it again")
-        return self._reader
 
     def _writing(self) -> Appender:
         if self._appender is None:
