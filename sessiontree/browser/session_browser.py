@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from sessiontree.browser.browser_process import Answer, BrowserProcess
-from sessiontree.browser.tunnels import Network, Tunnels
+from sessiontree.browser.browser_run import DIALOG_S, IDLE_S, LIMIT_S, BrowserRun
+from sessiontree.browser.tunnels import Network
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.handles.browser import (
     DESKTOP,
@@ -23,51 +22,15 @@ from sessiontree.contracts.handles.browser import (
 )
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.contracts.values.untrusted import wrap_untrusted
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.web.address import parse_address
 
-IDLE_S: Final = 600.0
-"""How long a browser runs that no call has used."""
-DIALOG_S: Final = 60.0
-LIMIT_S: Final = 60.0
-"""The longest time an order may take; each step of it has a shorter limit in the browser's process."""
 SPARE_S: Final = 15.0
-MAX_BYTES: Final = 256 * 2**20
-MAX_CONNECTIONS: Final = 2000
-"""What pages may load between two calls."""
 MAX_UPLOAD_BYTES: Final = 32 * 2**20
 LEAST_SIDE: Final = 16
 MOST_SIDE: Final = 4096
 SHOWN_CHARS: Final = 200
 BLANK: Final = "about:blank"
-ERROR_CHARS: Final = 2000
-FAILURES: Final = {
-    "stale": "the number is stale: take a new snapshot, and use a number of it",
-    "slow": "the page did not answer in time",
-    "network": "the address can't be loaded",
-}
-"""What an order's failure means, by its sort; the details come from the page or its browser."""
-UNKNOWN: Final = "the browser can't do that"
-_STOPPED: Final = "it was idle"
-
-
-class CallAllowance:
-    """What pages may load until the next call."""
-
-    def __init__(self) -> None:
-        self._connections = MAX_CONNECTIONS
-        self._bytes = MAX_BYTES
-
-    def renew(self) -> None:
-        """Allow all of it again, because a call came."""
-        self._connections, self._bytes = MAX_CONNECTIONS, MAX_BYTES
-
-    def spend(self, connections: int, received_bytes: int) -> bool:
-        """Count connections and bytes; return whether they were within the bounds."""
-        self._connections -= connections
-        self._bytes -= received_bytes
-        return self._connections >= 0 and self._bytes >= 0
 
 
 class SessionBrowser:
@@ -82,46 +45,27 @@ class SessionBrowser:
     def __init__(
         self, network: Network | None, *, idle_s: float = IDLE_S, dialog_s: float = DIALOG_S
     ) -> None:
-        self._network = network
-        self._idle_s = idle_s
-        self._dialog_s = dialog_s
-        self._turn = asyncio.Lock()
-        self._process: BrowserProcess | None = None
-        self._ending: set[BrowserProcess] = set()
-        self._tunnels: Tunnels | None = None
-        self._allowance = CallAllowance()
-        self._idle: asyncio.TimerHandle | None = None
-        self._calls = 0
-        self._offline: dict[str, int] = {}
-        """Offline tabs, with the number of their files."""
-        self._ended = ""
-        self._has_left = False
+        self._run = BrowserRun(network, idle_s, dialog_s)
 
     @property
     def is_running(self) -> bool:
         """Whether a process of it exists."""
-        return any(each.is_running for each in self._list_processes())
+        return self._run.is_running
 
     def end(self) -> set[ProcessIdentity]:
         """Kill it because its session leaves; return its processes. It does not start again."""
-        self._has_left = True
-        self._note_idle(None)
-        return set().union(*(each.kill() for each in self._list_processes()))
+        return self._run.end()
 
     async def ended(self) -> None:
         """Wait until nothing of it exists."""
-        for each in self._list_processes():
-            await each.gone()
-
-    def _list_processes(self) -> set[BrowserProcess]:
-        return self._ending | ({self._process} if self._process is not None else set())
+        await self._run.ended()
 
     async def status(self) -> BrowserStatus:
         """Return its state; starts nothing."""
-        process, tunnels = self._process, self._tunnels
+        process, tunnels = self._run.process, self._run.tunnels
         if process is None or tunnels is None or not process.is_running:
-            return BrowserStatus(False, ended=self._explain_end())
-        found, _ = await self._ask({"do": "tabs"})
+            return BrowserStatus(False, ended=self._run.explain_end())
+        found, _ = await self._run.ask({"do": "tabs"})
         return BrowserStatus(
             True,
             f"Chromium {process.version}",
@@ -130,21 +74,17 @@ class SessionBrowser:
             tuple(dict.fromkeys(reason for _, reason in tunnels.refusals)),
             tunnels.received_bytes,
             process.memory_bytes,
-            self._ended,
+            self._run.why_ended,
         )
 
     async def start(self) -> BrowserStatus:
         """Start it, unless it runs."""
-        await self._ensure_running()
+        await self._run.ensure_running()
         return await self.status()
 
     async def stop(self) -> bool:
         """End it with all tabs; return whether it ran."""
-        async with self._turn:
-            was_running = self._process is not None and self._process.is_running
-            await self._drop()
-            self._ended = ""
-            return was_running
+        return await self._run.stop()
 
     async def open(self, url: str, *, viewport: Viewport = DESKTOP) -> Tab:
         """Open an address in a new tab, which becomes the current one."""
@@ -156,16 +96,16 @@ class SessionBrowser:
     ) -> Tab:
         """Open a page whose files come from ``files`` in a new tab, without any network."""
         size = _check_size(viewport)
-        process = await self._ensure_running()
+        process = await self._run.ensure_running()
         number = process.keep_files(files)
         try:
             order = {"do": "open_files", "files": number, "path": path.lstrip("/"), "viewport": size}
-            found, _ = await self._ask(order)
+            found, _ = await self._run.ask(order)
         except BaseException:
             process.drop_files(number)
             raise
         tab = _make_tab(found)
-        self._offline[tab.tab_id] = number
+        self._run.offline[tab.tab_id] = number
         return tab
 
     async def navigate(self, url: str, *, tab_id: str | None = None) -> Tab:
@@ -174,19 +114,19 @@ class SessionBrowser:
 
     async def focus(self, tab_id: str) -> Tab:
         """Make a tab the current one."""
-        return _make_tab((await self._ask({"do": "focus", "tab_id": tab_id}))[0])
+        return _make_tab((await self._run.ask({"do": "focus", "tab_id": tab_id}))[0])
 
     async def close(self, tab_id: str | None = None) -> Tab:
         """Close a tab; return it as it was."""
-        tab = _make_tab((await self._ask({"do": "close", "tab_id": tab_id}))[0])
-        number = self._offline.pop(tab.tab_id, None)
-        if number is not None and self._process is not None:
-            self._process.drop_files(number)
+        tab = _make_tab((await self._run.ask({"do": "close", "tab_id": tab_id}))[0])
+        number = self._run.offline.pop(tab.tab_id, None)
+        if number is not None and self._run.process is not None:
+            self._run.process.drop_files(number)
         return tab
 
     async def snapshot(self, *, tab_id: str | None = None, max_chars: int = 50_000) -> PageSnapshot:
         """Return the page as text with numbered references."""
-        found, _ = await self._ask({"do": "snapshot", "tab_id": tab_id, "max_chars": max_chars})
+        found, _ = await self._run.ask({"do": "snapshot", "tab_id": tab_id, "max_chars": max_chars})
         return PageSnapshot(
             _make_tab(found["tab"]), str(found["text"]), int(found["refs"]), bool(found["truncated"])
         )
@@ -205,7 +145,7 @@ class SessionBrowser:
             "submit": action.submit,
             "time_s": action.time_s,
         }
-        return _make_tab((await self._ask(order, limit_s=LIMIT_S + (action.time_s or 0)))[0])
+        return _make_tab((await self._run.ask(order, limit_s=LIMIT_S + (action.time_s or 0)))[0])
 
     async def screenshot(
         self,
@@ -218,21 +158,21 @@ class SessionBrowser:
         """Return a picture as PNG."""
         size = None if viewport is None else _check_size(viewport)
         order = {"do": "screenshot", "tab_id": tab_id, "viewport": size, "full_page": full_page, "ref": ref}
-        return (await self._ask(order))[1]
+        return (await self._run.ask(order))[1]
 
     async def set_viewport(self, viewport: Viewport, *, tab_id: str | None = None) -> Tab:
         """Set the visible size of a tab."""
         order = {"do": "set_viewport", "viewport": _check_size(viewport), "tab_id": tab_id}
-        return _make_tab((await self._ask(order))[0])
+        return _make_tab((await self._run.ask(order))[0])
 
     async def console(self, *, tab_id: str | None = None) -> tuple[ConsoleLine, ...]:
         """Return the newest lines of the tab's console, oldest first."""
-        found, _ = await self._ask({"do": "console", "tab_id": tab_id})
+        found, _ = await self._run.ask({"do": "console", "tab_id": tab_id})
         return tuple(ConsoleLine(row["kind"], row["text"], row["place"]) for row in found["lines"])
 
     async def pdf(self, *, tab_id: str | None = None) -> bytes:
         """Return the page as a PDF document."""
-        return (await self._ask({"do": "pdf", "tab_id": tab_id}))[1]
+        return (await self._run.ask({"do": "pdf", "tab_id": tab_id}))[1]
 
     async def upload(self, ref: int, files: Sequence[tuple[str, bytes]], *, tab_id: str | None = None) -> Tab:
         """Give files to a file input, or to what opens a choice of files."""
@@ -243,12 +183,12 @@ class SessionBrowser:
             )
         names, sizes = [name for name, _ in files], [len(content) for _, content in files]
         order = {"do": "upload", "tab_id": tab_id, "ref": ref, "names": names, "sizes": sizes}
-        return _make_tab((await self._ask(order, data))[0])
+        return _make_tab((await self._run.ask(order, data))[0])
 
     async def answer_dialog(self, accept: bool, *, text: str = "", tab_id: str | None = None) -> Tab:
         """Accept or dismiss the open dialog."""
         order = {"do": "answer_dialog", "tab_id": tab_id, "accept": accept, "text": text}
-        return _make_tab((await self._ask(order))[0])
+        return _make_tab((await self._run.ask(order))[0])
 
     async def evaluate(
         self,
@@ -268,101 +208,28 @@ class SessionBrowser:
             "world": world,
             "time_s": time_s,
         }
-        value: JsonValue = (await self._ask(order, limit_s=time_s + SPARE_S))[0]["value"]
+        value: JsonValue = (await self._run.ask(order, limit_s=time_s + SPARE_S))[0]["value"]
         return value
 
     async def timings(self, *, tab_id: str | None = None) -> JsonValue:
         """Return what the browser measured of the page's load."""
-        value: JsonValue = (await self._ask({"do": "timings", "tab_id": tab_id}))[0]["value"]
+        value: JsonValue = (await self._run.ask({"do": "timings", "tab_id": tab_id}))[0]["value"]
         return value
 
     async def _load(self, order: dict[str, Any], url: str) -> Tab:
-        await self._ensure_running()
-        assert self._tunnels is not None  # noqa: S101 - it runs
-        self._tunnels.refusals.clear()
+        await self._run.ensure_running()
+        assert self._run.tunnels is not None  # noqa: S101 - it runs
+        self._run.tunnels.refusals.clear()
         try:
-            return _make_tab((await self._ask(order))[0])
+            return _make_tab((await self._run.ask(order))[0])
         except ExecutionError as error:
-            refused = self._tunnels.refusals
+            refused = self._run.tunnels.refusals
             if refused and "net::ERR_" in error.message:
                 host = urlsplit(url).hostname
                 named = [reason for place, reason in refused if place == host] or [refused[-1][1]]
                 reason = f"{url[:SHOWN_CHARS]}: {named[-1]}"
                 raise PermissionDenied(PermissionTier.SYSTEM, reason) from error
             raise
-
-    async def _ask(self, order: dict[str, Any], blob: bytes = b"", limit_s: float = LIMIT_S) -> Answer:
-        """Return the answer to an order.
-
-        Raises:
-            ExecutionError: it was refused, or the browser has ended.
-        """
-        process = await self._ensure_running()
-        self._allowance.renew()
-        self._calls += 1
-        try:
-            message, data = await process.ask(order, blob, limit_s)
-        finally:
-            self._calls -= 1
-            self._note_idle(self._idle_s)
-        if "error" in message:
-            said = wrap_untrusted(str(message["error"])[:ERROR_CHARS], kind="browser", source="error")
-            raise ExecutionError(f"{FAILURES.get(str(message.get('sort')), UNKNOWN)}\n{said}")
-        found = message.get("ok")
-        return (found if isinstance(found, dict) else {}), data
-
-    async def _ensure_running(self) -> BrowserProcess:
-        """Return the process; start one if none runs."""
-        async with self._turn:
-            if self._has_left:
-                raise ExecutionError("the browser was not started: its session has left")
-            process = self._process
-            if process is not None and process.is_running and not process.ended:
-                return process
-            await self._drop()
-            self._tunnels = Tunnels(self._network, self._allowance)
-            self._allowance.renew()
-            process = BrowserProcess(self._tunnels, dialog_s=self._dialog_s)
-            self._ending.add(process)  # so that it is killed if the session leaves meanwhile
-            try:
-                await process.start()
-            finally:
-                if not process.is_running:
-                    self._ending.discard(process)
-            self._ending.discard(process)
-            self._process = process
-            if self._has_left:
-                process.kill()
-                raise ExecutionError("the browser was not started: its session has left")
-            return process
-
-    async def _drop(self) -> None:
-        """End the process that there is."""
-        process, self._process = self._process, None
-        self._offline.clear()
-        self._note_idle(None)
-        if process is not None:
-            self._ended = process.ended
-            self._ending.add(process)
-            process.kill()
-            await process.gone()
-            self._ending.discard(process)
-
-    def _explain_end(self) -> str:
-        return self._process.ended if self._process is not None and self._process.ended else self._ended
-
-    def _note_idle(self, idle_s: float | None) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-        if idle_s is not None and not self._has_left:
-            self._idle = asyncio.get_running_loop().call_later(idle_s, self._end_idle)
-
-    def _end_idle(self) -> None:
-        process = self._process
-        if process is not None and not self._calls:
-            process.ended = process.ended or f"{_STOPPED} for {self._idle_s:g} s"
-            process.kill()
 
 
 def check_url(url: str) -> str:

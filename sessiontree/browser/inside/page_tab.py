@@ -1,29 +1,25 @@
-"""One tab: its page, its console, its dialog, and the references of its newest snapshot."""
+"""One tab: what is done to its page, and the references of its newest snapshot."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
-from playwright.async_api import (
-    BrowserContext,
-    ConsoleMessage,
-    Dialog,
-    Download,
-    Error,
-    FilePayload,
-    FloatRect,
-    Locator,
-    Page,
-    Request,
-)
+from playwright.async_api import BrowserContext, Error, FilePayload, FloatRect, Locator, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-T = TypeVar("T")
+from sessiontree.browser.inside.page_watch import (
+    DIALOG_S,
+    MAX_LINE_CHARS,
+    PageWatch,
+    Refusal,
+    await_answer,
+    extract_first_line,
+)
+
 _ELEMENT: Final = re.compile(
     r"(?P<indent>\s*- )(?P<quote>'?)"
     r'(?P<name>[a-z]+(?: "(?:[^"\\]|\\.)*")?)'
@@ -40,14 +36,8 @@ ACT_S: Final = 10.0
 PAUSE_S: Final = 0.1
 """How long a page gets to begin what an action leads to."""
 TITLE_S: Final = 2.0
-DIALOG_S: Final = 60.0
-"""How long a dialog waits for an answer; then it is dismissed."""
-MAX_LINES: Final = 200
-MAX_LINE_CHARS: Final = 1000
 MAX_PICTURE_PIXELS: Final = 16_000_000
 MAX_RESULT_CHARS: Final = 4 * 2**20
-LEVELS: Final = {"warning": "warning", "error": "error", "assert": "error"}
-"""Types of console messages to kinds; every other one is ``log``."""
 
 TIMINGS: Final = """async () => {
   const seen = (type) => new Promise((done) => {
@@ -81,15 +71,6 @@ TIMINGS: Final = """async () => {
 """Returns what the browser measured of the load of a page."""
 
 
-class Refusal(Exception):
-    """An order can't be carried out; sort and text are for the host."""
-
-    def __init__(self, sort: str, text: str) -> None:
-        super().__init__(text)
-        self.sort = sort
-        self.text = text
-
-
 class PageTab:
     """Drives one page.
 
@@ -104,22 +85,11 @@ class PageTab:
         self.tab_id = tab_id
         self.page = page
         self.is_offline = is_offline
-        self.lines: deque[dict[str, str]] = deque(maxlen=MAX_LINES)
-        self._dialog_s = dialog_s
-        self._dialog: Dialog | None = None
-        self._dialog_opened = asyncio.Event()
-        self._ending_dialog: asyncio.Task[None] | None = None
-        self._held: set[asyncio.Task[Any]] = set()
+        self._watch = PageWatch(page, dialog_s)
+        self.lines = self._watch.lines
         self._refs: dict[int, str] = {}
         self._next_ref = 1
         self._title = ""
-        self._has_crashed = False
-        page.on("console", self._note_message)
-        page.on("pageerror", lambda error: self._note("exception", str(error)))
-        page.on("requestfailed", self._note_failure)
-        page.on("download", self._note_download)
-        page.on("dialog", self._note_dialog)
-        page.on("crash", self._note_crash)
 
     @property
     def context(self) -> BrowserContext:
@@ -128,14 +98,16 @@ class PageTab:
 
     async def described(self) -> dict[str, Any]:
         """Return the tab as the host knows it; the title is the last known one if the page is busy."""
-        if self._dialog is None and not self._has_crashed:
+        if self._watch.dialog is None and not self._watch.has_crashed:
             try:
                 async with asyncio.timeout(TITLE_S):
                     self._title = await self.page.title()
             except (TimeoutError, Error):
                 pass
         dialog = (
-            "" if self._dialog is None else f"{self._dialog.type}: {self._dialog.message[:MAX_LINE_CHARS]}"
+            ""
+            if self._watch.dialog is None
+            else f"{self._watch.dialog.type}: {self._watch.dialog.message[:MAX_LINE_CHARS]}"
         )
         return {
             "tab_id": self.tab_id,
@@ -147,10 +119,10 @@ class PageTab:
 
     async def navigate(self, url: str) -> int:
         """Load an address; return the status of its document."""
-        self._has_crashed = False
+        self._watch.has_crashed = False
         self._refs.clear()
         try:
-            response = await self._await_until_dialog(
+            response = await self._watch.await_until_dialog(
                 self.page.goto(url, wait_until="commit", timeout=LOAD_S * 1000)
             )
             await self._settle()
@@ -164,8 +136,8 @@ class PageTab:
 
     async def snapshot(self, max_chars: int) -> dict[str, Any]:
         """Return the page as text; its references replace those of the snapshot before."""
-        self._check_free()
-        text = await self._await_answer(self.page.aria_snapshot(mode="ai", timeout=ACT_S * 1000))
+        self._watch.check_free()
+        text = await await_answer(self.page.aria_snapshot(mode="ai", timeout=ACT_S * 1000))
         shown, refs, truncated = number_lines(text, self._next_ref, max_chars)
         self._refs = refs
         self._next_ref += len(refs)
@@ -173,8 +145,8 @@ class PageTab:
 
     async def act(self, order: dict[str, Any]) -> None:
         """Do something to the page, and wait until it has settled or shows a dialog."""
-        self._check_free()
-        await self._await_until_dialog(self._do(order))
+        self._watch.check_free()
+        await self._watch.await_until_dialog(self._do(order))
         await self._settle()
 
     async def _do(self, order: dict[str, Any]) -> None:
@@ -185,15 +157,15 @@ class PageTab:
         elif kind == "scroll" and target is None:
             await self.page.mouse.wheel(0, order["amount"])
         elif kind == "press" and target is None:
-            await self._await_answer(self.page.keyboard.press(text))
+            await await_answer(self.page.keyboard.press(text))
         elif kind == "type" and target is None:
             await self.page.keyboard.type(text)
         elif target is None:
             raise Refusal("page", f"{kind} needs the number of an element: take a snapshot and give ref")
         else:
-            await self._await_answer(self._act_on(target, order, limit_ms))
+            await await_answer(self._act_on(target, order, limit_ms))
         if order["submit"]:
-            await self._await_answer(self.page.keyboard.press("Enter"))
+            await await_answer(self.page.keyboard.press("Enter"))
 
     async def _act_on(self, target: Locator, order: dict[str, Any], limit_ms: float) -> None:
         kind, text = order["kind"], order["text"]
@@ -217,22 +189,22 @@ class PageTab:
     async def _wait(self, target: Locator | None, text: str, limit_ms: float) -> None:
         if text:
             place: Page | Locator = self.page if target is None else target
-            await self._await_answer(place.get_by_text(text).first.wait_for(timeout=limit_ms))
+            await await_answer(place.get_by_text(text).first.wait_for(timeout=limit_ms))
         elif target is not None:
-            await self._await_answer(target.wait_for(timeout=limit_ms))
+            await await_answer(target.wait_for(timeout=limit_ms))
         else:
             await asyncio.sleep(limit_ms / 1000)
 
     async def picture(self, order: dict[str, Any]) -> bytes:
         """Return a picture of the page or of one element, as PNG."""
-        self._check_free()
+        self._watch.check_free()
         if order["viewport"] is not None:
             await self.set_viewport(order["viewport"])
         if order["ref"] is not None:
             target = await self._find_element(order["ref"])
-            return await self._await_answer(target.screenshot(type="png", timeout=ACT_S * 1000))
+            return await await_answer(target.screenshot(type="png", timeout=ACT_S * 1000))
         clip = await self._measure_page() if order["full_page"] else None
-        return await self._await_answer(
+        return await await_answer(
             self.page.screenshot(
                 type="png",
                 full_page=order["full_page"],
@@ -255,28 +227,26 @@ class PageTab:
 
     async def set_viewport(self, size: dict[str, int]) -> None:
         """Set the visible size."""
-        await self._await_answer(
-            self.page.set_viewport_size({"width": size["width"], "height": size["height"]})
-        )
+        await await_answer(self.page.set_viewport_size({"width": size["width"], "height": size["height"]}))
 
     async def pdf(self) -> bytes:
         """Return the page as a PDF document."""
-        self._check_free()
-        return await self._await_answer(self.page.pdf(print_background=True))
+        self._watch.check_free()
+        return await await_answer(self.page.pdf(print_background=True))
 
     async def upload(self, ref: int, names: list[str], sizes: list[int], data: bytes) -> None:
         """Give files to a file input, or to what opens a choice of files."""
-        self._check_free()
+        self._watch.check_free()
         target = await self._find_element(ref)
         files: list[FilePayload] = []
         for name, size in zip(names, sizes, strict=True):
             files.append({"name": name, "mimeType": "application/octet-stream", "buffer": data[:size]})
             data = data[size:]
-        is_input = await self._await_answer(
+        is_input = await await_answer(
             target.evaluate("e => e instanceof HTMLInputElement && e.type === 'file'")
         )
         if is_input:
-            await self._await_answer(target.set_input_files(files, timeout=ACT_S * 1000))
+            await await_answer(target.set_input_files(files, timeout=ACT_S * 1000))
             return
         try:
             async with self.page.expect_file_chooser(timeout=ACT_S * 1000) as chosen:
@@ -287,21 +257,21 @@ class PageTab:
 
     async def answer_dialog(self, accept: bool, text: str) -> None:
         """Answer the open dialog, and wait until the page has settled."""
-        dialog = self._dialog
+        dialog = self._watch.dialog
         if dialog is None:
             raise Refusal("page", "no dialog is open")
-        self._forget_dialog()
+        self._watch.forget_dialog()
         if accept:
-            await self._await_answer(dialog.accept(text) if dialog.type == "prompt" else dialog.accept())
+            await await_answer(dialog.accept(text) if dialog.type == "prompt" else dialog.accept())
         else:
-            await self._await_answer(dialog.dismiss())
-        await self._await_until_dialog(asyncio.sleep(PAUSE_S))
+            await await_answer(dialog.dismiss())
+        await self._watch.await_until_dialog(asyncio.sleep(PAUSE_S))
         await self._settle()
 
     async def evaluate(self, script: str, world: str, argument: Any = None, time_s: float = ACT_S) -> Any:
         """Run a script; return its value."""
-        self._check_free()
-        return await self._await_until_dialog(self._evaluate(script, world, argument, time_s))
+        self._watch.check_free()
+        return await self._watch.await_until_dialog(self._evaluate(script, world, argument, time_s))
 
     async def timings(self) -> Any:
         """Return what the browser measured of the page's load."""
@@ -328,13 +298,12 @@ class PageTab:
         except Error as error:
             raise Refusal("page", f"the script failed: {extract_first_line(error)}") from error
         finally:
-            self._hold(session.detach())
+            self._watch.hold(session.detach())
         return _parse_value(answer)
 
     async def close(self) -> None:
         """Close the page; an offline one with its profile."""
-        if self._ending_dialog is not None:
-            self._ending_dialog.cancel()
+        self._watch.close()
         await (self.context.close() if self.is_offline else self.page.close())
 
     async def _find_element(self, ref: int) -> Locator:
@@ -354,55 +323,10 @@ class PageTab:
                 known = "its element is gone from the page"
         raise Refusal("stale", f"[{ref}] is stale: {known}; take a new snapshot, and use a number of it")
 
-    def _check_free(self) -> None:
-        if self._has_crashed:
-            raise Refusal("page", "the page has crashed; load an address in it again, or close it")
-        if self._dialog is not None:
-            raise Refusal(
-                "page", f"a dialog waits: {self._dialog.type}; answer it with the action dialog first"
-            )
-
-    async def _await_answer(self, answer: Awaitable[T]) -> T:
-        """Await an answer of Playwright; its errors become refusals."""
-        try:
-            return await answer
-        except PlaywrightTimeout as error:
-            raise Refusal("slow", extract_last_line(error)) from error
-        except Error as error:
-            raise Refusal("page", extract_first_line(error)) from error
-
-    async def _await_until_dialog(self, work: Coroutine[Any, Any, T] | Awaitable[T]) -> T | None:
-        """Await work, but no longer than until a dialog opens, which would hold it; None then."""
-        task = asyncio.ensure_future(work)
-        opened = asyncio.ensure_future(self._dialog_opened.wait())
-        try:
-            await asyncio.wait({task, opened}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        finally:
-            opened.cancel()
-        if task.done():
-            return task.result()
-        self._held.add(task)
-        task.add_done_callback(self._let_go)
-        return None
-
-    def _hold(self, work: Coroutine[Any, Any, object]) -> None:
-        """Let work go on whose outcome nobody needs."""
-        task = asyncio.ensure_future(work)
-        self._held.add(task)
-        task.add_done_callback(self._let_go)
-
-    def _let_go(self, task: asyncio.Task[Any]) -> None:
-        self._held.discard(task)
-        if not task.cancelled():
-            task.exception()
-
     async def _settle(self) -> None:
         """Wait until the page is loaded, for a while."""
-        if self._dialog is None:
-            await self._await_until_dialog(self._wait_for_load())
+        if self._watch.dialog is None:
+            await self._watch.await_until_dialog(self._wait_for_load())
 
     async def _wait_for_load(self) -> None:
         await asyncio.sleep(PAUSE_S)
@@ -410,46 +334,6 @@ class PageTab:
             await self.page.wait_for_load_state("load", timeout=SETTLE_S * 1000)
         except Error:
             return
-
-    def _note(self, kind: str, text: str, place: str = "") -> None:
-        self.lines.append({"kind": kind, "text": text[:MAX_LINE_CHARS], "place": place[:MAX_LINE_CHARS]})
-
-    def _note_message(self, message: ConsoleMessage) -> None:
-        place = message.location
-        at = f"{place.get('url', '')}:{place.get('lineNumber', 0)}" if place else ""
-        self._note(LEVELS.get(message.type, "log"), message.text, at)
-
-    def _note_failure(self, request: Request) -> None:
-        self._note("network", f"{request.failure}: {request.method} {request.resource_type}", request.url)
-
-    def _note_download(self, download: Download) -> None:
-        self._note("download", f"refused: {download.suggested_filename}", download.url)
-
-    def _note_crash(self, page: Page) -> None:
-        self._has_crashed = True
-        self._note("exception", "the page crashed")
-
-    def _note_dialog(self, dialog: Dialog) -> None:
-        if dialog.type == "beforeunload":  # it asks whether to leave, and an order to leave was given
-            self._hold(dialog.accept())
-            return
-        self._dialog = dialog
-        self._dialog_opened.set()
-        self._ending_dialog = asyncio.ensure_future(self._dismiss_later(dialog))
-
-    async def _dismiss_later(self, dialog: Dialog) -> None:
-        await asyncio.sleep(self._dialog_s)
-        self._note("dialog", f"dismissed unanswered: {dialog.type}: {dialog.message}")
-        self._ending_dialog = None
-        self._forget_dialog()
-        self._hold(dialog.dismiss())
-
-    def _forget_dialog(self) -> None:
-        self._dialog = None
-        self._dialog_opened.clear()
-        if self._ending_dialog is not None:
-            self._ending_dialog.cancel()
-            self._ending_dialog = None
 
 
 def _build_expression(script: str, argument: Any) -> str:
@@ -479,18 +363,6 @@ def _parse_value(answer: dict[str, Any]) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Refusal("page", "the script's value has no JSON form") from error
-
-
-def extract_first_line(error: Exception) -> str:
-    """Return the first line of an error of Playwright, without the name of its method."""
-    line = str(error).strip().partition("\n")[0]
-    return line.partition(": ")[2][:MAX_LINE_CHARS] or line[:MAX_LINE_CHARS]
-
-
-def extract_last_line(error: Exception) -> str:
-    """Return the last step that Playwright reports of what took too long."""
-    lines = [line.strip(" -") for line in str(error).strip().splitlines()]
-    return f"{extract_first_line(error)} ({lines[-1][:MAX_LINE_CHARS]})"
 
 
 def number_lines(snapshot: str, first: int, max_chars: int) -> tuple[str, dict[int, str], bool]:

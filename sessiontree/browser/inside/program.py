@@ -18,13 +18,13 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from playwright.async_api import Browser, BrowserContext, Page, Playwright, Route, async_playwright
+from playwright.async_api import Browser, BrowserContext, Playwright, Route, async_playwright
 from playwright.async_api import Error as PlaywrightError
 
 from sessiontree.browser.inside.frames import FrameError, encode_frame, read_frame
-from sessiontree.browser.inside.page_tab import PageTab, Refusal, extract_first_line
+from sessiontree.browser.inside.open_tabs import OpenTabs
+from sessiontree.browser.inside.page_watch import Refusal, extract_first_line
 
-MAX_TABS: Final = 16
 OFFLINE: Final = "http://preview.invalid"
 NICENESS: Final = 5
 START_S: Final = 60.0
@@ -57,17 +57,13 @@ class Orders:
 
     def __init__(self, send: Callable[[dict[str, Any], bytes], None], dialog_s: float, nowhere: int) -> None:
         self._send = send
-        self._dialog_s = dialog_s
+        self._tabs = OpenTabs(dialog_s)
         self._nowhere = nowhere
         self._browser: Browser | None = None
         self._profile: BrowserContext | None = None
-        self._tabs: dict[str, PageTab] = {}
-        self._current = ""
-        self._numbers = 0
         self._running: dict[int, asyncio.Task[None]] = {}
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._questions = 0
-        self._closing: set[asyncio.Future[None]] = set()
         self._acts: dict[str, Callable[[dict[str, Any], bytes], Awaitable[Answer]]] = {
             name: getattr(self, f"_do_{name}")
             for name in (
@@ -87,7 +83,7 @@ class Orders:
         )
         browser.on("disconnected", lambda _: os._exit(GONE))
         self._profile = await browser.new_context(accept_downloads=False, service_workers="block")
-        self._profile.on("page", self._note_page)
+        self._profile.on("page", self._tabs.note_page)
         return browser.version
 
     def take(self, message: dict[str, Any], blob: bytes) -> None:
@@ -127,56 +123,14 @@ class Orders:
             os._exit(GONE)
         self._send({"id": number, "sort": sort, "error": text}, b"")
 
-    def _find_tab(self, message: dict[str, Any]) -> PageTab:
-        wanted = message.get("tab_id") or self._current
-        tab = self._tabs.get(wanted)
-        if tab is None:
-            open_ones = ", ".join(self._tabs) or "none"
-            why = f"there is no tab {wanted!r}" if wanted else "no page is open"
-            raise Refusal("page", f"{why}; open tabs: {open_ones}")
-        return tab
-
-    async def _build_row(self, tab: PageTab, status: int = 0) -> dict[str, Any]:
-        row = await tab.described()
-        return {**row, "is_current": tab.tab_id == self._current, "status": status}
-
-    def _note_page(self, page: Page) -> None:
-        """Take in a page that an order or another page opened."""
-        if len(self._tabs) < MAX_TABS:
-            self._add(page, is_offline=False)
-        else:
-            self._closing.add(asyncio.ensure_future(page.close()))
-
-    def _add(self, page: Page, *, is_offline: bool) -> PageTab:
-        """Return the tab of a page, a new one unless it has one."""
-        known = next((tab for tab in self._tabs.values() if tab.page is page), None)
-        if known is not None:
-            return known
-        self._numbers += 1
-        tab = PageTab(f"t{self._numbers}", page, is_offline=is_offline, dialog_s=self._dialog_s)
-        self._tabs[tab.tab_id] = tab
-        page.on("close", lambda _: self._forget(tab))
-        return tab
-
-    def _forget(self, tab: PageTab) -> None:
-        self._tabs.pop(tab.tab_id, None)
-        if self._current == tab.tab_id:
-            self._current = next(
-                (name for name, each in reversed(self._tabs.items()) if not each.is_offline), ""
-            )
-
-    def _check_room(self) -> None:
-        if len(self._tabs) >= MAX_TABS:
-            raise Refusal("page", f"{MAX_TABS} tabs are open, the most there may be; close one first")
-
     async def _do_tabs(self, message: dict[str, Any], blob: bytes) -> Answer:
-        return {"tabs": [await self._build_row(tab) for tab in list(self._tabs.values())]}, b""
+        return {"tabs": await self._tabs.build_rows()}, b""
 
     async def _do_open(self, message: dict[str, Any], blob: bytes) -> Answer:
-        self._check_room()
+        self._tabs.check_room()
         assert self._profile is not None  # noqa: S101 - orders come after the start
-        tab = self._add(await self._profile.new_page(), is_offline=False)
-        self._current = tab.tab_id
+        tab = self._tabs.add(await self._profile.new_page(), is_offline=False)
+        self._tabs.current = tab.tab_id
         await tab.set_viewport(message["viewport"])
         status = 0
         if message["url"] != BLANK:
@@ -185,10 +139,10 @@ class Orders:
             except BaseException:
                 await tab.close()
                 raise
-        return await self._build_row(tab, status), b""
+        return await self._tabs.build_row(tab, status), b""
 
     async def _do_open_files(self, message: dict[str, Any], blob: bytes) -> Answer:
-        self._check_room()
+        self._tabs.check_room()
         assert self._browser is not None  # noqa: S101 - orders come after the start
         context = await self._browser.new_context(
             accept_downloads=False,
@@ -198,12 +152,12 @@ class Orders:
         )
         try:
             await context.route("**/*", partial(self._serve, message["files"]))
-            tab = self._add(await context.new_page(), is_offline=True)
+            tab = self._tabs.add(await context.new_page(), is_offline=True)
             status = await tab.navigate(f"{OFFLINE}/{message['path']}")
         except BaseException:
             await context.close()
             raise
-        return await self._build_row(tab, status), b""
+        return await self._tabs.build_row(tab, status), b""
 
     async def _serve(self, files: int, route: Route) -> None:
         """Answer a request of an offline page with a file of the host."""
@@ -226,64 +180,64 @@ class Orders:
         await route.fulfill(status=200, content_type=kind, body=data)
 
     async def _do_navigate(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._find_tab(message)
-        return await self._build_row(tab, await tab.navigate(message["url"])), b""
+        tab = self._tabs.find(message)
+        return await self._tabs.build_row(tab, await tab.navigate(message["url"])), b""
 
     async def _do_focus(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._find_tab(message)
-        self._current = tab.tab_id
-        return await self._build_row(tab), b""
+        tab = self._tabs.find(message)
+        self._tabs.current = tab.tab_id
+        return await self._tabs.build_row(tab), b""
 
     async def _do_close(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._find_tab(message)
-        row = await self._build_row(tab)
+        tab = self._tabs.find(message)
+        row = await self._tabs.build_row(tab)
         await tab.close()
-        self._forget(tab)
+        self._tabs.forget(tab)
         return row, b""
 
     async def _do_snapshot(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._find_tab(message)
+        tab = self._tabs.find(message)
         found = await tab.snapshot(message["max_chars"])
-        return {**found, "tab": await self._build_row(tab)}, b""
+        return {**found, "tab": await self._tabs.build_row(tab)}, b""
 
     async def _do_act(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._find_tab(message)
+        tab = self._tabs.find(message)
         await tab.act(message)
-        return await self._build_row(tab), b""
+        return await self._tabs.build_row(tab), b""
 
     async def _do_screenshot(self, message: dict[str, Any], blob: bytes) -> Answer:
-        return {}, await self._find_tab(message).picture(message)
+        return {}, await self._tabs.find(message).picture(message)
 
     async def _do_set_viewport(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._find_tab(message)
+        tab = self._tabs.find(message)
         await tab.set_viewport(message["viewport"])
-        return await self._build_row(tab), b""
+        return await self._tabs.build_row(tab), b""
 
     async def _do_console(self, message: dict[str, Any], blob: bytes) -> Answer:
-        return {"lines": list(self._find_tab(message).lines)}, b""
+        return {"lines": list(self._tabs.find(message).lines)}, b""
 
     async def _do_pdf(self, message: dict[str, Any], blob: bytes) -> Answer:
-        return {}, await self._find_tab(message).pdf()
+        return {}, await self._tabs.find(message).pdf()
 
     async def _do_upload(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._find_tab(message)
+        tab = self._tabs.find(message)
         await tab.upload(message["ref"], message["names"], message["sizes"], blob)
-        return await self._build_row(tab), b""
+        return await self._tabs.build_row(tab), b""
 
     async def _do_answer_dialog(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._find_tab(message)
+        tab = self._tabs.find(message)
         await tab.answer_dialog(message["accept"], message["text"])
-        return await self._build_row(tab), b""
+        return await self._tabs.build_row(tab), b""
 
     async def _do_evaluate(self, message: dict[str, Any], blob: bytes) -> Answer:
-        tab = self._find_tab(message)
+        tab = self._tabs.find(message)
         value = await tab.evaluate(
             message["script"], message["world"], message["argument"], message["time_s"]
         )
         return {"value": value}, b""
 
     async def _do_timings(self, message: dict[str, Any], blob: bytes) -> Answer:
-        return {"value": await self._find_tab(message).timings()}, b""
+        return {"value": await self._tabs.find(message).timings()}, b""
 
 
 async def serve(channel: socket.socket, proxy: int, nowhere: int, program: str, dialog_s: float) -> None:

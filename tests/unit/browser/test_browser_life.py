@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from sessiontree.browser.browser_process import BrowserProcess
+from sessiontree.browser.browser_run import CallAllowance
 from sessiontree.browser.found import look_for_browser
 from sessiontree.browser.inside.page_tab import number_lines
-from sessiontree.browser.session_browser import CallAllowance, SessionBrowser
+from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.browser.tunnels import Tunnels
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.handles.browser import PageFile
