@@ -19,6 +19,7 @@ from sessiontree.api.runtime.runtime_options import RuntimeOptions
 from sessiontree.api.stored import stored_trees as trees_on_loop
 from sessiontree.api.tree import session_tree as tree_on_loop
 from sessiontree.api.tree.keyword_options import ChildOptions, ResumeOptions, TreeOptions
+from sessiontree.contracts.facts.tree_config import ShardRow
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.sync.bases import RuntimeBase, TreeBase, get_loop_runtime, run_with_own_lease
@@ -28,7 +29,7 @@ from sessiontree.sync.event_buffer import FactReader, ProgressReader
 from sessiontree.sync.session import Approvals, ClientCalls, Questions, SessionHandle
 
 if TYPE_CHECKING:
-    from sessiontree.contracts.facts.tree_config import ShardRow, TreeSummary
+    from sessiontree.contracts.facts.tree_config import TreeSummary
     from sessiontree.contracts.recorded.results import SessionResult
     from sessiontree.contracts.reports.dry_run import DryRun
     from sessiontree.contracts.reports.replay_report import ReplayReport

@@ -212,7 +212,10 @@ def test_typed_result_without_free_text_taints_nobody() -> None:
     ("name", "planted"),
     [
         ("derive_closed_form", lambda schema: ClosedResult(0, lambda value: value)),
-        ("extract_closed_output", lambda spec, word: ClosedOutput(word.output) if spec.result_schema else None),
+        (
+            "extract_closed_output",
+            lambda spec, word: ClosedOutput(word.output) if spec.result_schema else None,
+        ),
         ("extract_closed_output", lambda spec, word: None),
         ("compile_result", lambda schema: compile_result(NOTE)),
     ],
