@@ -86,9 +86,7 @@ async def test_an_interpreter_of_another_version_runs_the_text_again(
     tree.main.send("go")
     await asked(tree)
     await tree.close()
-    monkeypatch.setattr(
-        program_runs, "find_interpreter", lambda: FoundInterpreter(found.binary, "0.0.1", "")
-    )
+    monkeypatch.setattr(program_runs, "find_interpreter", lambda: FoundInterpreter(found.binary, "0.0.1", ""))
     async with await open_tree.resume(tree.tree_id, running(WAITING), tools=TOOLS) as tree:
         (pending,) = await asked(tree)
         await pending.approve()
