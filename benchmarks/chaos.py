@@ -282,7 +282,7 @@ class Chaos:
 
     def _family(self) -> list[int]:
         """Return the program and all that descends from it."""
-        root = engine_home.process_of(self._program.pid)
+        root = engine_home.find_process(self._program.pid)
         if root is None:
             return [self._program.pid]
         return [process.pid for process in engine_home.add_descendants({root}, lambda _: False)]

@@ -174,7 +174,7 @@ class SuiteChaos:
             self._provider = ProviderProcess(self._provider.port)
             self.kills.append(role)
             return
-        root = engine_home.process_of(self._program.pid)
+        root = engine_home.find_process(self._program.pid)
         family = [] if root is None else engine_home.add_descendants({root}, lambda _: False)
         found = [each.pid for each in family if role_of(each.pid) == role]
         victim = self._random.choice(found) if found else self._program.pid

@@ -15,8 +15,8 @@ from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.bench.results.comparison import RunComparison, compare_runs
 from sessiontree.bench.results.metrics import compute_metrics
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
-from sessiontree.bench.results.report import FailureGroup, RunReport, report_of
-from sessiontree.bench.results.report_page import page_of
+from sessiontree.bench.results.report import FailureGroup, RunReport, build_report
+from sessiontree.bench.results.report_page import render_report_page
 from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.results.sample_view import view_sample
 from sessiontree.bench.results.several_runs import compare_several
@@ -96,7 +96,7 @@ def report(
     pictures = None if plots is None else make_absolute(plots, "--plots")
     folder = None if samples is None else make_absolute(samples, "--samples")
     found = find_run(run)
-    made = report_of(found)
+    made = build_report(found)
     index = None if folder is None else _load_late(_FOLDER).write_folder([found], folder).index
     files = [*_write_files(made, page, pictures, index), *([str(index)] if index else [])]
     unreadable: dict[str, str] = {}
@@ -127,7 +127,7 @@ def _write_files(made: RunReport, page: Path | None, pictures: Path | None, inde
         files += [str(_replace(pictures / f"{plot.name}.png", plot.png)) for plot in drawn]
     if page is not None:
         links = None if index is None else partial(_load_late(_FOLDER).make_address, index, page.parent)
-        files.append(str(_replace(page, page_of(made, drawn, links).encode("utf-8"))))
+        files.append(str(_replace(page, render_report_page(made, drawn, links).encode("utf-8"))))
     return files
 
 

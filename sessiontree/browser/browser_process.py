@@ -18,7 +18,12 @@ from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.handles.browser import PageFile, PageFiles
 from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.sandbox.commands.command_bounds import usage
-from sessiontree.sandbox.process_tree import ProcessIdentity, children, find_living_below, process_of
+from sessiontree.sandbox.process_tree import (
+    ProcessIdentity,
+    children,
+    find_living_below,
+    find_process_identity,
+)
 from sessiontree.sandbox.socket_process import SHOWN_CHARS, SocketProcess
 
 START_S: Final = 60.0
@@ -140,7 +145,7 @@ class BrowserProcess:
         for task in self._work:
             task.cancel()
         pid = self._process.pid
-        outer = None if pid is None else process_of(pid)
+        outer = None if pid is None else find_process_identity(pid)
         if outer is None:
             return set()
         killed = {outer, *find_living_below(outer.pid)}

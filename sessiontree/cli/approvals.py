@@ -42,7 +42,7 @@ from sessiontree.contracts.values.jsonable import dump_json, dump_readable
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.claim import list_journal_dirs
 from sessiontree.journal.journal import Journal
-from sessiontree.tree.report import request_of
+from sessiontree.tree.report import show_request
 
 
 class ApprovalPrompt:
@@ -225,7 +225,7 @@ def _describe_question(tree_id: str, question: QuestionRequest) -> dict[str, Any
 def _list_requests(portrait: TreeReport, tree_id: str, everything: bool) -> list[_Listed]:
     listed = []
     for line, members in zip(portrait.approvals, portrait.to_json()["approvals"], strict=True):
-        shown = request_of(portrait.state, line.asked.question.request_id)
+        shown = show_request(portrait.state, line.asked.question.request_id)
         if shown is not None or everything:
             asked = None if shown is None else shown.asked
             more = {"expires_at_ms": line.asked.expires_at_ms, "asked": asked}

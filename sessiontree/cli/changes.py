@@ -26,7 +26,7 @@ from typing import Any
 from sessiontree.cli.live_view import LiveView
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.approvals import describe_decision
-from sessiontree.contracts.reports.events import describe_failure, display_of
+from sessiontree.contracts.reports.events import describe_failure, get_display
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.record import JournalRecord, read_kind
@@ -208,7 +208,7 @@ def _on_rejected(fact: Any) -> list[Change]:
 
 def _on_resolved(fact: Any) -> list[Change]:
     ended = {"key": fact.key, "tool": fact.message.tool_name, "outcome": fact.outcome}
-    return [{"change": "call_ended", **ended, "display": display_of(fact.message)}]
+    return [{"change": "call_ended", **ended, "display": get_display(fact.message)}]
 
 
 _OF_SESSION: Mapping[str, Callable[[Any], list[Change]]] = {

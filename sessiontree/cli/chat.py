@@ -32,7 +32,7 @@ from sessiontree.cli.typed_lines import TypedLines, run_jobs
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
 from sessiontree.contracts.facts.stimuli import SendMode
 from sessiontree.contracts.facts.tree_facts import ChannelSaid, SessionEnded
-from sessiontree.contracts.reports.events import display_of
+from sessiontree.contracts.reports.events import get_display
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import read_kind
@@ -329,7 +329,7 @@ class _Talk:
                 return  # the tree was let go: its end is reported elsewhere
             told = [read_fact(text) for text in record.facts if read_kind(text) == "call_resolved"]
             for fact in told:
-                display = display_of(fact.message)
+                display = get_display(fact.message)
                 if display is not None and fact.key not in self._shown_keys:
                     self._screen.line(f"({fact.message.tool_name}: {display})")
             # A fact that became durable between both questions is read again with the next.

@@ -26,7 +26,7 @@ from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
-from sessiontree.journal.tables import check_header, log_of
+from sessiontree.journal.tables import check_header, get_log_path
 from sessiontree.runtime.transport.supervisor_api import ActorRow
 from sessiontree.sandbox import Jail, Level, detect_level, probe
 from sessiontree.sandbox.containers.engine import check_engine
@@ -259,7 +259,7 @@ def look_at_state(directory: Path) -> State:
             with Journal.open(directory, read_only=True) as journal:
                 rows = journal.trees()
             trees, damaged = len(rows), tuple(row.tree_id for row in rows if row.row0 is None)
-        elif log_of(place.database).exists():
+        elif get_log_path(place.database).exists():
             raise JournalCorrupt(str(place.database), "the file is gone but its log remains; restore both")
     except SessionTreeError as error:
         failure = error
@@ -316,7 +316,7 @@ def _format_mode(mode: int | None) -> str | None:
 
 
 def _measure_size(place: JournalPlace) -> int:
-    files = [place.database, log_of(place.database)]
+    files = [place.database, get_log_path(place.database)]
     if place.blobs.is_dir():
         files += place.blobs.iterdir()
     return sum(path.stat().st_size for path in files if path.exists())

@@ -111,7 +111,7 @@ def spare_tools(options: dict[str, Any]) -> None:
     local = {
         name: spec.model_copy(update={"tools": ()})
         for name, spec in bare.items()
-        if _name_of(spec.config.model or options["model"], options["models"]).startswith(LOCAL)
+        if _name_model(spec.config.model or options["model"], options["models"]).startswith(LOCAL)
     }
     if local:
         options["agents"] = {**agents, **local}
@@ -121,7 +121,7 @@ def spare_tools(options: dict[str, Any]) -> None:
         )
 
 
-def _name_of(model: object, models: Mapping[str, object]) -> str:
+def _name_model(model: object, models: Mapping[str, object]) -> str:
     return get_model_name(models.get(model, model) if isinstance(model, str) else model)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from sessiontree.api.configuration.configuration import Configuration
 from sessiontree.api.configuration.configuration_file import open_configuration
-from sessiontree.api.configuration.mcp_servers import get_token_folder, read_pin, state_of, write_pin
+from sessiontree.api.configuration.mcp_servers import get_server_state, get_token_folder, read_pin, write_pin
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir
@@ -63,7 +63,7 @@ def show_list(screen: RichScreen, *, config: Path | None, state_dir: Path | None
             {
                 "name": name,
                 "reached": _describe_server(settings),
-                "state": state_of(settings, pinned),
+                "state": get_server_state(settings, pinned),
                 "tools": 0 if pinned is None else len(pinned.tools),
                 "confine": settings.confine,
             }

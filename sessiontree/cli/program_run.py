@@ -143,20 +143,22 @@ def _parse_value(text: str, schema: object) -> JsonValue:
     except (ValueError, RecursionError):
         return text
     takes = _find_types(schema)
-    return text if "string" in takes and _type_of(value) not in takes else value
+    return text if "string" in takes and _name_type(value) not in takes else value
 
 
 def _find_types(schema: object) -> set[str]:
     """Return the JSON types that a parameter takes; a type that includes whole numbers names both."""
     if not isinstance(schema, dict):
         return set()
-    found = {str(schema["type"])} if "type" in schema else {_type_of(each) for each in schema.get("enum", ())}
+    found = (
+        {str(schema["type"])} if "type" in schema else {_name_type(each) for each in schema.get("enum", ())}
+    )
     for each in schema.get("anyOf", ()):
         found |= _find_types(each)
     return found | ({"integer"} if "number" in found else set())
 
 
-def _type_of(value: object) -> str:
+def _name_type(value: object) -> str:
     for kind, name in _NAMES:
         if isinstance(value, kind):
             return name

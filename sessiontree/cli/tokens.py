@@ -48,7 +48,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
     rights = given.model_copy(update={"per_minute": per_minute, "max_open": max_open})
     file = TokenFile(find_state_dir(None, state_dir))
     now_ms = read_machine_ms()
-    token = file.add(name, rights, now_ms, _end_of(expires, now_ms))
+    token = file.add(name, rights, now_ms, _compute_end(expires, now_ms))
     made = file.find(token, now_ms)
     if as_json:
         screen.raw(dump_json({"token": token, **_build_row(made)}))
@@ -91,7 +91,7 @@ def revoke(screen: RichScreen, *, token: str, state_dir: Path | None) -> int:
     return 0
 
 
-def _end_of(expires: str | None, now_ms: int) -> int | None:
+def _compute_end(expires: str | None, now_ms: int) -> int | None:
     if expires is None or expires == "never":
         return None
     span = _SPAN.fullmatch(expires)

@@ -29,7 +29,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from sessiontree.sandbox.process_tree import ProcessIdentity, find_ancestors, process_of
+from sessiontree.sandbox.process_tree import ProcessIdentity, find_ancestors, find_process_identity
 
 _CREDENTIALS = struct.Struct("iII")
 _FIELD = re.compile(r"^(NoNewPrivs|Seccomp|Seccomp_filters):\t(\d+)$", re.MULTILINE)
@@ -179,7 +179,7 @@ class Lineage:
             return explain_hidden_process(pid)
         if line[0] == self.program:
             return None
-        if process_of(self.adopter.pid) != self.adopter:
+        if find_process_identity(self.adopter.pid) != self.adopter:
             return "the engine below the runtime is ending"
         if any(self.is_server(process.pid) for process in line):
             return f"process {pid} was started by the engine below the runtime; ask from a terminal"
@@ -201,7 +201,7 @@ def find_lineage(program: ProcessIdentity, is_server: Callable[[int], bool]) -> 
         OSError: the system can't start a process, or can't report those that run.
     """
     pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - of many, their names
-    servers = (process_of(pid) for pid in pids if is_server(pid))
+    servers = (find_process_identity(pid) for pid in pids if is_server(pid))
     since = min((server.started for server in servers if server is not None), default=0)
     return Lineage(program, is_server, since, find_adopter())
 
@@ -220,7 +220,7 @@ def find_adopter() -> ProcessIdentity:
             check=True,
             timeout=TRIAL_S,
         ).stdout
-        found = process_of(int(told))
+        found = find_process_identity(int(told))
     except (subprocess.SubprocessError, ValueError) as error:
         raise OSError(f"can't determine which process adopts orphans here: {error}") from error
     if found is None:

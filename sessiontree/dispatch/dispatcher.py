@@ -42,7 +42,7 @@ from sessiontree.contracts.tools.context import CallSignals, SessionRights, Tool
 from sessiontree.contracts.tools.hooks import CalledTool, HookContext
 from sessiontree.contracts.tools.thread_calls import is_cancelled
 from sessiontree.contracts.tools.tool import Tool, ToolFlag
-from sessiontree.contracts.values.jsonable import JsonValue, digest_of, dump_readable, to_json_value
+from sessiontree.contracts.values.jsonable import JsonValue, compute_digest, dump_readable, to_json_value
 from sessiontree.contracts.values.messages import ToolCall
 from sessiontree.contracts.values.short_values import SHOWN_CHARS, shorten_progress
 from sessiontree.contracts.values.truncation import cut_text
@@ -322,7 +322,7 @@ class Dispatcher:
             place += "".join(f"\0{each}" for each in sorted(self._find_protected_places(tool, arguments)))
         if is_asked:
             place += "".join(f"\0{each}" for each in sorted(self._find_outside_places(tool, arguments)))
-        return digest_of(tool.name, arguments, place)
+        return compute_digest(tool.name, arguments, place)
 
     def _refuse_unknown(
         self,
@@ -672,4 +672,4 @@ def _digest_of_invalid(tool: str, arguments: Any) -> str:
         value = to_json_value(arguments)
     except RecursionError:
         value = "nested too deeply"
-    return digest_of(tool, {"arguments": value})
+    return compute_digest(tool, {"arguments": value})

@@ -27,7 +27,7 @@ from sessiontree.contracts.tools.hooks import (
     HookPoint,
     KeptResult,
     can_handle,
-    name_of,
+    get_hook_name,
 )
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent, TextContent
@@ -62,7 +62,7 @@ class HookRun:
     def __init__(self, hook: Hook, point: HookPoint) -> None:
         self._hook = hook
         self.point = point
-        self.name = name_of(hook)
+        self.name = get_hook_name(hook)
         self.guards = hook.on_error == "block"
         """Whether a failure of the hook blocks what it guards."""
         self.hanging = 0

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from sessiontree.contracts.errors import AnswerTooLate, ConfigError, SessionTreeError, ValidationError
 from sessiontree.contracts.settings.model_settings import ModelSettings
-from sessiontree.contracts.tools.client_tool import answer_of
+from sessiontree.contracts.tools.client_tool import build_answer
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
@@ -152,14 +152,14 @@ class DoorExchange:
     async def _answer(self, call_id: str, text: str, answer_id: str) -> None:
         conversation = self.conversation
         try:
-            await conversation.answer_call(call_id, answer_of(call_id, text), answer_id)
+            await conversation.answer_call(call_id, build_answer(call_id, text), answer_id)
         except AnswerTooLate as error:
             if _is_new(await self.log.read(), call_id, answer_id):
                 raise ConfigError(str(error)) from error
         except ValidationError as error:
             raise ConfigError(str(error)) from error
 
-    async def end_of(
+    async def wait_for_end(
         self, response_id: str, turn: Turn | None = None, on_news: Callable[[], None] | None = None
     ) -> LoggedResponse:
         """Wait for the end of a response.

@@ -30,7 +30,7 @@ class Utterance:
     text: str
 
 
-def digest_of(agent: str, instructions: str, said: Iterable[Utterance]) -> str:
+def compute_history_digest(agent: str, instructions: str, said: Iterable[Utterance]) -> str:
     """Return what names a history.
 
     White space does not count, nor how a client divides what one side said at a time: clients join texts.

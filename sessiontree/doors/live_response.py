@@ -69,7 +69,7 @@ class LiveResponse:
             SessionTreeError: its message was never heard.
             JournalError: the journal can't be read.
         """
-        ending = asyncio.ensure_future(self._exchange.end_of(response_id, turn, self._news.set))
+        ending = asyncio.ensure_future(self._exchange.wait_for_end(response_id, turn, self._news.set))
         ending.add_done_callback(lambda _: self._news.set())
         listening = asyncio.ensure_future(self._listen())
         try:

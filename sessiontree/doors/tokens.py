@@ -88,7 +88,7 @@ class TokenFile:
             token_id=token_id,
             name=name,
             rights=rights,
-            digest=_digest_of(secret),
+            digest=_compute_digest(secret),
             created_at_ms=now_ms,
             expires_at_ms=expires_at_ms,
         )
@@ -136,7 +136,7 @@ class TokenFile:
         form = _FORM.fullmatch(given)
         token_id, secret = ("", "") if form is None else form.groups()
         for each in self.all():
-            if each.token_id == token_id and hmac.compare_digest(each.digest, _digest_of(secret)):
+            if each.token_id == token_id and hmac.compare_digest(each.digest, _compute_digest(secret)):
                 if refusal := each.refusal(now_ms):
                     raise ConfigError(f"{refusal}: make another one with `sessiontree tokens create`")
                 return each
@@ -171,5 +171,5 @@ class TokenFile:
             os.close(lock)
 
 
-def _digest_of(secret: str) -> str:
+def _compute_digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()

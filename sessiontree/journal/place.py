@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalLocked, TreeNotFound
 from sessiontree.journal.blobs import sync_directory
-from sessiontree.journal.tables import check_header, create_tables, log_of, write_error
+from sessiontree.journal.tables import check_header, create_tables, get_log_path, write_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ class JournalPlace:
         """
         if self.database.exists():
             return self._open_checked()
-        if log_of(self.database).exists():
+        if get_log_path(self.database).exists():
             raise JournalCorrupt(str(self.database), "the file is gone but its log remains; restore both")
         part = self.database.with_name("journal.db.part")
-        for leftover in (part, log_of(part), part.with_name(f"{part.name}-shm")):
+        for leftover in (part, get_log_path(part), part.with_name(f"{part.name}-shm")):
             leftover.unlink(missing_ok=True)
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         create_tables(part)

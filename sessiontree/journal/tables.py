@@ -197,7 +197,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     try:
         return _connect(path, "mode=ro", "wal")
     except sqlite3.OperationalError:
-        if log_of(path).exists() and log_of(path).stat().st_size > 0:
+        if get_log_path(path).exists() and get_log_path(path).stat().st_size > 0:
             raise
         return _connect(path, "mode=ro&immutable=1", "delete")  # the mode SQLite then reports
 
@@ -212,7 +212,7 @@ def disable_waiting(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute(f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}")
 
 
-def log_of(path: Path) -> Path:
+def get_log_path(path: Path) -> Path:
     """Return the path of a database's write-ahead log."""
     return path.with_name(f"{path.name}-wal")
 

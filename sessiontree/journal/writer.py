@@ -23,7 +23,7 @@ from sessiontree.contracts.errors import JournalError, JournalUnwritable
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.commit import Commit, Numbered, Tail, empty_log, mend_numbering
 from sessiontree.journal.segment import Advance
-from sessiontree.journal.tables import FAULTS, disable_waiting, log_of, write_error
+from sessiontree.journal.tables import FAULTS, disable_waiting, get_log_path, write_error
 
 STEP_BYTES = 1024 * 1024
 """How much is prepared at a time: room for about 60 commits of one turn's facts."""
@@ -165,7 +165,7 @@ class JournalWriter:
         self._blobs = blobs
         self._path = path
         self._file = _read_identity(path)
-        self._log = log_of(path)
+        self._log = get_log_path(path)
         self._log_space = LogSpace(self._log, connection)
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._gate = threading.Lock()

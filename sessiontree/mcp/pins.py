@@ -42,7 +42,7 @@ class PinnedTool(StrictSettings):
     @property
     def digest(self) -> str:
         """What is compared: name, description, schemas and annotations."""
-        return _digest_of(self.model_dump(mode="json"))
+        return _compute_digest(self.model_dump(mode="json"))
 
     def resolve_tier(self, owners: PermissionTier) -> PermissionTier:
         """Return the tier of its calls: the owner's, unless the server's own words raise it."""
@@ -64,10 +64,10 @@ class PinnedServer(StrictSettings):
 
 def compute_identity(server: McpServer) -> str:
     """Return the digest of how a server is reached; values of variables do not count."""
-    return _digest_of(server.identity())
+    return _compute_digest(server.identity())
 
 
-def _digest_of(value: JsonValue) -> str:
+def _compute_digest(value: JsonValue) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -21,7 +21,7 @@ from sessiontree.mcp.settings import ReachedServer
 from sessiontree.sandbox.commands.command_bounds import HOME, TMP, Bounds
 from sessiontree.sandbox.commands.environment import check_workspace, get_running_interpreter, mount_words
 from sessiontree.sandbox.commands.kernel_support import find_bubblewrap
-from sessiontree.sandbox.process_tree import ProcessIdentity, process_of
+from sessiontree.sandbox.process_tree import ProcessIdentity, find_process_identity
 from sessiontree.sandbox.socket_process import SocketProcess
 
 PROGRAM: Final = "sessiontree.mcp.inside.program"
@@ -150,7 +150,7 @@ class ServerProcess:
 
     def _read_found(self, ready: Mapping[str, Any]) -> ServerFound:
         pid = ready.get("pid")
-        self._server = process_of(pid) if isinstance(pid, int) else None
+        self._server = find_process_identity(pid) if isinstance(pid, int) else None
         return ServerFound(
             str(ready.get("protocol", "")), str(ready.get("server", "")), tuple(ready.get("tools", ()))
         )
@@ -243,7 +243,7 @@ class ServerProcess:
     def _kill_server(self) -> None:
         server = self._server
         # Without its leader the group may live on, and keeps its number until its last process has ended.
-        if server is not None and process_of(server.pid) in {None, server}:
+        if server is not None and find_process_identity(server.pid) in {None, server}:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(server.pid, signal.SIGKILL)
 

@@ -316,10 +316,10 @@ def _fail(items: Sequence[_Item], error: Exception) -> None:
     """Raise the error for every caller that waits, each with a copy of its own."""
     for item in items:
         if not item.done.done():
-            item.done.set_exception(_copy_of(error))
+            item.done.set_exception(_copy_error(error))
 
 
-def _copy_of(error: Exception) -> SessionTreeError:
+def _copy_error(error: Exception) -> SessionTreeError:
     if isinstance(error, SessionTreeError):
         return type(error)(*error.args)
     return MemoryFailed("store", f"a write failed unexpectedly ({describe_error(error)})")

@@ -239,7 +239,7 @@ class StreamAssembler:
         self._count(
             len(words) + len(_read_text(piece.id, piece, "id")) + len(_read_text(piece.name, piece, "name"))
         )
-        call = self._call_of(piece)
+        call = self._find_call(piece)
         if call is None:
             call = _Call(len(self._blocks))
             self._begin(call)
@@ -265,7 +265,7 @@ class StreamAssembler:
             if call.name and call.found is not None and not call.found.closed:
                 self._tell(call, self._read(call, is_cut=False))
 
-    def _call_of(self, piece: CallPiece) -> _Call | None:
+    def _find_call(self, piece: CallPiece) -> _Call | None:
         """Return the call that a piece belongs to, or None if it begins a new one."""
         if piece.index is not None:
             if not isinstance(piece.index, int):

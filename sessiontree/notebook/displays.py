@@ -111,7 +111,7 @@ def page_address(state_dir: Path, tree_id: str) -> str:
     """
     if find_spec("starlette") is None or find_spec("sse_starlette") is None or find_spec("uvicorn") is None:
         raise ConfigError(f"pages need the extra serve: {explain_installation('serve')}")
-    return VIEWS.submit(lambda: VIEWS.page_of(state_dir, tree_id)).result(LOOK_S)
+    return VIEWS.submit(lambda: VIEWS.open_page(state_dir, tree_id)).result(LOOK_S)
 
 
 def _add_page(bundle: Bundle, where: str) -> Bundle:

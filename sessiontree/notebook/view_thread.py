@@ -53,7 +53,7 @@ class ViewThread:
         """Return the trees of a state directory that widgets look at; call it on the loop."""
         return self._trees.setdefault(state_dir, ServedTrees(state_dir, "notebook"))
 
-    async def page_of(self, state_dir: Path, tree_id: str) -> str:
+    async def open_page(self, state_dir: Path, tree_id: str) -> str:
         """Return the address of a tree's page on a server of this thread; it lets one browser in, once.
 
         Raises:

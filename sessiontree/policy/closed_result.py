@@ -72,7 +72,7 @@ def derive_closed_form(schema: JsonValue) -> ClosedResult | OpenResult:
         schema: A JSON Schema whose definitions are written out; a reference that remains counts as open.
     """
     try:
-        form = _form_of(schema, ())
+        form = _build_form(schema, ())
     except FreeText as found:
         return OpenResult(found.place, found.reason)
     except RecursionError:
@@ -249,7 +249,7 @@ class ClosedObject:
         return {name: form.rebuild(value[name]) for name, form in self.properties.items() if name in value}
 
 
-def _form_of(schema: JsonValue, path: _Path) -> ClosedForm:
+def _build_form(schema: JsonValue, path: _Path) -> ClosedForm:
     """Return a closed form of all values that fit.
 
     Every keyword of a schema must hold, so it is enough that one of them is closed by itself.
@@ -269,7 +269,7 @@ def _form_of(schema: JsonValue, path: _Path) -> ClosedForm:
     if isinstance(listed, list):
         return ClosedValues(tuple(listed))
     reasons: list[FreeText] = []
-    for way in (_build_typed, _build_union, _build_all_of):
+    for way in (_build_typed, _build_union, _build_intersection):
         try:
             return way(schema, path)
         except FreeText as found:
@@ -291,17 +291,17 @@ def _build_kind(kind: JsonValue, schema: Mapping[str, JsonValue], path: _Path) -
         case "boolean":
             return ClosedValues((False, True))
         case "integer" | "number":
-            return _number_of(schema, is_whole=kind == "integer")
+            return _build_number(schema, is_whole=kind == "integer")
         case "string":
             return _build_text(schema, path)
         case "array":
-            return _list_of(schema, path)
+            return _build_list(schema, path)
         case "object":
             return _build_object(schema, path)
     raise FreeText(path, "may be anything: it has no type")
 
 
-def _number_of(schema: Mapping[str, JsonValue], *, is_whole: bool) -> ClosedForm:
+def _build_number(schema: Mapping[str, JsonValue], *, is_whole: bool) -> ClosedForm:
     lower = [*_list_numbers(schema, "minimum", "exclusiveMinimum"), -LARGEST_INTEGER]
     upper = [*_list_numbers(schema, "maximum", "exclusiveMaximum"), LARGEST_INTEGER]
     return ClosedNumber(is_whole, max(lower), min(upper))
@@ -321,15 +321,15 @@ def _build_text(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     return known
 
 
-def _list_of(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
+def _build_list(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     told = schema.get("prefixItems", [])
-    first = [_form_of(each, (*path, at)) for at, each in enumerate(told if isinstance(told, list) else [])]
+    first = [_build_form(each, (*path, at)) for at, each in enumerate(told if isinstance(told, list) else [])]
     most = schema.get("maxItems")
     bound = int(most) if isinstance(most, int | float) and not isinstance(most, bool) else None
     items = schema.get("items", True)
     if items is False or (bound is not None and bound <= len(first)):
         return ClosedList(first, None, len(first) if bound is None else min(bound, len(first)))
-    rest = _form_of(items, (*path, len(first)))
+    rest = _build_form(items, (*path, len(first)))
     if bound is None and schema.get("uniqueItems") is True and isinstance(rest, ClosedValues):
         bound = len(first) + len(rest.values)
     if bound is None:
@@ -342,7 +342,7 @@ def _build_object(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
         raise FreeText(path, "may have properties of any name; set additionalProperties to false")
     told, needed = schema.get("properties", {}), schema.get("required", [])
     properties = told if isinstance(told, dict) else {}
-    forms = {name: _form_of(part, (*path, name)) for name, part in properties.items()}
+    forms = {name: _build_form(part, (*path, name)) for name, part in properties.items()}
     return ClosedObject(forms, frozenset(map(str, needed if isinstance(needed, list) else ())))
 
 
@@ -352,18 +352,18 @@ def _build_union(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
         members = schema.get(keyword)
         if isinstance(members, list):
             try:
-                return ClosedUnion([_form_of(each, path) for each in members])
+                return ClosedUnion([_build_form(each, path) for each in members])
             except FreeText as found:
                 reason = found
     raise reason
 
 
-def _build_all_of(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
+def _build_intersection(schema: Mapping[str, JsonValue], path: _Path) -> ClosedForm:
     reason = FreeText(path, "may be anything: it has no type")
     members = schema.get("allOf")
     for each in members if isinstance(members, list) else ():
         try:
-            return _form_of(each, path)
+            return _build_form(each, path)
         except FreeText as found:
             reason = found
     raise reason

@@ -12,8 +12,8 @@ from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.pointer import (
     LeadsNowhere,
     find_value,
-    index_of,
     make_json_pointer,
+    parse_index,
     split_pointer,
 )
 from sessiontree.policy.catalog import CATALOG
@@ -130,7 +130,7 @@ class _Search:
         return is_open
 
     def _is_item(self, schema: dict[str, JsonValue], parts: tuple[str, ...], *, is_open: bool) -> bool:
-        index = index_of(parts[0])
+        index = parse_index(parts[0])
         if index is None or not _may_be(schema, "array"):
             return False
         first = schema.get("prefixItems")

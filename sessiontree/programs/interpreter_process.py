@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.programs.found import build_confined_command, find_interpreter
-from sessiontree.sandbox.process_tree import ProcessIdentity, find_living_below, process_of
+from sessiontree.sandbox.process_tree import ProcessIdentity, find_living_below, find_process_identity
 from sessiontree.sandbox.socket_process import SocketProcess
 
 START_S: Final = 20.0
@@ -163,7 +163,7 @@ class InterpreterProcess:
     def end(self) -> set[ProcessIdentity]:
         """Kill it and all that it started; return the processes that are ending."""
         pid = self._process.pid
-        own = None if pid is None else process_of(pid)
+        own = None if pid is None else find_process_identity(pid)
         self._fail("the session has left")
         if own is None:
             return set()

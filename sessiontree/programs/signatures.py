@@ -102,7 +102,7 @@ def list_arguments(parameters: Mapping[str, JsonValue]) -> list[tuple[str, str, 
     required = parameters.get("required")
     needed = set(required) if isinstance(required, list) else set()
     return [
-        (name, type_of(schema), name in needed)
+        (name, derive_type(schema), name in needed)
         for name, schema in sorted(
             _get_properties(parameters).items(), key=lambda each: each[0] not in needed
         )
@@ -119,7 +119,7 @@ def _add_none(hint: str) -> str:
     return hint if hint == "Any" or hint.endswith("None") else f"{hint} | None"
 
 
-def type_of(schema: object) -> str:
+def derive_type(schema: object) -> str:
     """Return the Python type of a JSON Schema; ``Any`` where it has none that is as narrow."""
     if not isinstance(schema, Mapping):
         return "Any"
@@ -129,11 +129,11 @@ def type_of(schema: object) -> str:
         return f"Literal[{', '.join(map(repr, plain))}]" if len(plain) == len(values) else "Any"
     for word in ("anyOf", "oneOf"):
         if isinstance(schema.get(word), list):
-            kinds = list(dict.fromkeys(type_of(each) for each in schema[word]))
+            kinds = list(dict.fromkeys(derive_type(each) for each in schema[word]))
             return "Any" if "Any" in kinds else " | ".join(kinds)
     kind = schema.get("type")
     if isinstance(kind, list):
         return " | ".join(dict.fromkeys(_TYPES.get(each, "Any") for each in kind)) or "Any"
     if kind == "array" and "items" in schema:
-        return f"list[{type_of(schema['items'])}]"
+        return f"list[{derive_type(schema['items'])}]"
     return _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"

@@ -61,7 +61,7 @@ def _read_fields(pid: int) -> list[bytes] | None:
         return None
 
 
-def process_of(pid: int) -> ProcessIdentity | None:
+def find_process_identity(pid: int) -> ProcessIdentity | None:
     """Return a process by its id; None if it does not exist, or has ended and waits to be collected."""
     fields = _read_fields(pid)
     if not fields or fields[0] in {b"Z", b"X"}:
@@ -118,7 +118,7 @@ def find_descendants(pid: int) -> Iterator[int]:
 
 def find_living_below(root: int, spared: Collection[ProcessIdentity] = ()) -> list[ProcessIdentity]:
     """Return the running processes below one, without the spared ones but with those below them."""
-    found = (process_of(pid) for pid in find_descendants(root))
+    found = (find_process_identity(pid) for pid in find_descendants(root))
     return [process for process in found if process is not None and process not in spared]
 
 

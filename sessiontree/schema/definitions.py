@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.contracts.values.pointer import index_of, unescape
+from sessiontree.contracts.values.pointer import parse_index, unescape
 from sessiontree.schema.json_form import MAX_DEPTH
 from sessiontree.schema.keywords import (
     ANNOTATIONS,
@@ -138,7 +138,7 @@ class _Writer:
             names = [unescape(unquote(part)), unescape(part)]  # the latter if a character was not encoded
             if isinstance(place, dict) and (found := [name for name in names if name in place]):
                 place = place[found[0]]
-            elif isinstance(place, list) and (index := index_of(part)) is not None and index < len(place):
+            elif isinstance(place, list) and (index := parse_index(part)) is not None and index < len(place):
                 place = place[index]
             else:
                 raise ConfigError(f"$ref {ref!r} leads nowhere in this schema")

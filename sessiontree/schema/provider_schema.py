@@ -373,7 +373,7 @@ class _Cleaner:
         if "$ref" in schema:
             return self._clean_reference(schema, place, may_lack=may_lack)
         schema = self._flattener.joined(schema, place, follow=False)
-        schema = self._convert_one_of(schema, place)
+        schema = self._convert_alternatives(schema, place)
         schema = list_values(schema, self._dialect, self._report, place)
         if isinstance(schema.get("anyOf"), list):
             return self._clean_union(schema, place, may_lack=may_lack)
@@ -420,7 +420,7 @@ class _Cleaner:
         finally:
             self._open.pop()
 
-    def _convert_one_of(self, schema: Schema, place: Place) -> Schema:
+    def _convert_alternatives(self, schema: Schema, place: Place) -> Schema:
         """Return the schema with ``anyOf`` alone: no dialect with a keyword list accepts ``oneOf``."""
         if not isinstance(schema.get("oneOf"), list):
             return schema

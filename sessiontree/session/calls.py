@@ -191,7 +191,7 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
     decision = Decision()
     call = state.calls.get(stimulus.key)
     if call is not None and call.program is not None:
-        _end_calls_of(state, call, decision, stimulus.at_ms)
+        _end_program_calls(state, call, decision, stimulus.at_ms)
     if call is not None and _is_late(state, call, stimulus):
         _conclude_late(decision, call, stimulus.at_ms)
     elif call is not None and call.awaits and stimulus.outcome == "ok":
@@ -281,7 +281,7 @@ def deliver_child_answer(
     )
 
 
-def _end_calls_of(state: SessionState, program: CallState, decision: Decision, at_ms: int) -> None:
+def _end_program_calls(state: SessionState, program: CallState, decision: Decision, at_ms: int) -> None:
     """End the calls whose program has ended without waiting for them."""
     ended = [call for call in state.calls.values() if call.part_of == program.key]
     end_calls(decision, ended, "its program has ended", at_ms)
@@ -487,7 +487,7 @@ def expire_programs(state: SessionState, at_ms: int, decision: Decision) -> None
         if program is None or program.expires_at_ms is None or program.expires_at_ms > at_ms:
             continue
         limit_s = (program.expires_at_ms - program.began_at_ms) / 1000
-        _end_calls_of(state, call, decision, at_ms)
+        _end_program_calls(state, call, decision, at_ms)
         decision.instructions.append(todo.AbortCalls((call.key,), "its time is over"))
         message = make_error_message(call.call.id, call.tool, Timeout(limit_s, call.tool), at_ms)
         resolve(decision, call, "timeout", message)

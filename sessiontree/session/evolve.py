@@ -19,7 +19,7 @@ from sessiontree.contracts.handles.jobs import MAX_KEPT_JOBS
 from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.recorded.programs import MAX_PROGRAM_CALLS, compute_expiry_ms, make_program_key
 from sessiontree.contracts.settings.model_settings import merge_settings
-from sessiontree.contracts.values.jsonable import digest_of
+from sessiontree.contracts.values.jsonable import compute_digest
 from sessiontree.contracts.values.messages import (
     NOTHING_USED,
     AssistantMessage,
@@ -409,7 +409,7 @@ def _on_program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> No
     before = len(program.asked)
     for number, asked in enumerate(fact.calls, start=before):
         key = make_program_key(fact.key, number)
-        program.asked.append(digest_of(asked.tool, asked.arguments))
+        program.asked.append(compute_digest(asked.tool, asked.arguments))
         call = ToolCall(f"{made_by.call.id}/{number}", asked.tool, asked.arguments)
         state.calls[key] = CallState(
             key,

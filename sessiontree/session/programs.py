@@ -12,7 +12,7 @@ from sessiontree.contracts.facts import session_facts as facts
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.rewind import RecordedCall, ServedAnswer
 from sessiontree.contracts.recorded.programs import STARTS_CHILDREN, compute_expiry_ms, make_program_key
-from sessiontree.contracts.values.jsonable import digest_of
+from sessiontree.contracts.values.jsonable import compute_digest
 from sessiontree.contracts.values.messages import TextContent, ToolCall, ToolResultMessage
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import WITHDRAWN, Decision, deliver_child_answer, end_calls, take_in
@@ -72,7 +72,7 @@ def on_program_said(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decis
     used: set[int] = set()
     for number, each in enumerate(asked, start=stimulus.first):
         recorded = program.recorded
-        found = recorded.find(number, digest_of(each.tool, each.arguments), used) if recorded else None
+        found = recorded.find(number, compute_digest(each.tool, each.arguments), used) if recorded else None
         if found is not None:
             used.add(found.number)
             result = _make_recorded_result(state, call, number, found, stimulus.at_ms)

@@ -151,12 +151,12 @@ def _collect_calls(one: _Round) -> set[tuple[str, str]]:
 def _collect_ended(one: _Round) -> frozenset[_Ended]:
     """Return the round's calls, each with its end."""
     return frozenset(
-        (call.name, dump_json(call.arguments), _end_of(result))
+        (call.name, dump_json(call.arguments), _summarize_end(result))
         for call, result in zip(one.reply.tool_calls, one.results, strict=True)
     )
 
 
-def _end_of(result: ToolResultMessage) -> str:
+def _summarize_end(result: ToolResultMessage) -> str:
     """Return what makes two results alike: their code where it says all, else the text and the images."""
     code = _get_code(result)
     if code in _ALIKE_BY_CODE:

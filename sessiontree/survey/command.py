@@ -368,7 +368,7 @@ async def _show(tree: SessionTree, run: _Run, view: SurveyView) -> None:
     async for record in tree.events():
         view.take(record)
         run.has_news.set()
-        if record.session and not is_planned and (page := _plan_of(tree)) is not None:
+        if record.session and not is_planned and (page := _find_plan(tree)) is not None:
             is_planned = True
             view.expect(page.files)
             if not run.known_seq:
@@ -382,7 +382,7 @@ async def _show(tree: SessionTree, run: _Run, view: SurveyView) -> None:
         await asyncio.sleep(0)
 
 
-def _plan_of(tree: SessionTree) -> SurveyPage | None:
+def _find_plan(tree: SessionTree) -> SurveyPage | None:
     """Return the first page of Main's plan: the result of the first call that it makes."""
     messages = tree.main.history(after=2, limit=1)
     try:

@@ -56,7 +56,7 @@ def receipt(state: TreeState, session: str) -> tuple[ReceiptLine, ...]:
     return tuple(lines)
 
 
-def request_of(state: TreeState, request_id: str) -> ApprovalRequest | None:
+def show_request(state: TreeState, request_id: str) -> ApprovalRequest | None:
     """Return an open request as it is shown to people, or None if it is not shown."""
     request = state.requests.get(request_id)
     if request is None or request.how != "show" or request.rests_at is None:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.facts import session_facts as said
 from sessiontree.contracts.facts.tree_facts import Fact
-from sessiontree.contracts.reports.events import exit_of
+from sessiontree.contracts.reports.events import describe_exit
 from sessiontree.contracts.reports.fan_outs import SAYS_NOTHING
 from sessiontree.contracts.values.jsonable import dump_readable
 from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
@@ -223,7 +223,7 @@ class ProgramPanel:
             return
         self.now[step.state] -= 1
         self.lines[step.line] -= step.line > 0
-        step.state, step.ended_seq = _end_of(step, fact), seq
+        step.state, step.ended_seq = _choose_end(step, fact), seq
         if step.is_child and not step.session:  # it reported before its start was noted
             step.session = _read_json_text(fact.message, "session")
         self.last.append(step)
@@ -298,14 +298,14 @@ def list_keys(fact: Fact) -> tuple[str, ...]:
     return tuple(filter(None, (key, above)))
 
 
-def _end_of(step: ProgramStep, fact: said.CallResolved) -> StepState:
+def _choose_end(step: ProgramStep, fact: said.CallResolved) -> StepState:
     if fact.outcome == "unknown":
         return "lost"
     if step.is_child and not fact.message.is_error:
         report = _parse_object(fact.message)
         how = report.get("cause") or report.get("status")
         return "done" if how == "completed" else "lost" if how in SAYS_NOTHING else "failed"
-    return "failed" if fact.message.is_error or exit_of(fact.message) is not None else "done"
+    return "failed" if fact.message.is_error or describe_exit(fact.message) is not None else "done"
 
 
 def _choose_shown_text(message: ToolResultMessage) -> str:

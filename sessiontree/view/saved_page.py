@@ -65,7 +65,7 @@ def write_page(journal: Journal, tree_id: str) -> str:
     saved = save_tree(journal, tree_id)
     tree = saved["snapshot"]["tree"]
     script = join_modules("session_tree.js", "source_frozen.js") + _ENTRY
-    return page_of(saved, script, f"{tree['id']} {tree['purpose']}")
+    return render_saved_page(saved, script, f"{tree['id']} {tree['purpose']}")
 
 
 def save_tree(journal: Journal, tree_id: str, moments: int = MOMENTS) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def save_tree(journal: Journal, tree_id: str, moments: int = MOMENTS) -> dict[st
     return dict(_collect_members(feed, Content(journal, feed), moments))
 
 
-def page_of(saved: dict[str, Any], script: str, title: str) -> str:
+def render_saved_page(saved: dict[str, Any], script: str, title: str) -> str:
     """Return a page of a script and its data; the script is not escaped, because it is the product's own."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     data = dump_json(saved).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

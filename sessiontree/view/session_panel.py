@@ -10,7 +10,7 @@ from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.recorded.programs import is_of_program
 from sessiontree.contracts.recorded.results import ResultCause
-from sessiontree.contracts.reports.events import display_of
+from sessiontree.contracts.reports.events import get_display
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.values.messages import Usage
@@ -156,7 +156,7 @@ class SessionPanel:
         if not self.result:
             return ""
         message = read_fact(self.result).message
-        display = display_of(message)
+        display = get_display(message)
         return "" if display is None else make_visible(f"{message.tool_name}: {display}"[:MAX_CALL_CHARS])
 
     def state(self) -> str:

@@ -16,7 +16,7 @@ from sessiontree.contracts.facts import session_facts as said
 from sessiontree.contracts.facts.tree_facts import ApprovalRequested
 from sessiontree.contracts.recorded import questions as asked
 from sessiontree.contracts.recorded.programs import is_of_program, make_program_key
-from sessiontree.contracts.reports.events import display_of, exit_of
+from sessiontree.contracts.reports.events import describe_exit, get_display
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.values.messages import (
     ImageContent,
@@ -260,8 +260,8 @@ def _on_resolved(fact: said.CallResolved, most: int | None = MAX_TEXT_CHARS) -> 
     if isinstance(message.details, dict) and "answered_by" in message.details:
         yield from _on_answered(fact, most)
         return
-    how = "error" if message.is_error else exit_of(message)
-    display = display_of(message)
+    how = "error" if message.is_error else describe_exit(message)
+    display = get_display(message)
     title = f"{message.tool_name}: {display}" if display else f"result of {message.tool_name}"
     yield _make_item(
         "result",

@@ -43,7 +43,7 @@ class DirectoryView:
     """Of the first names in order: name, inode number, size of a file, time of the last change."""
 
 
-def view_of(path: Path, *, entries: bool) -> DirectoryView:
+def look_at_directory(path: Path, *, entries: bool) -> DirectoryView:
     """Look at a directory. Blocks.
 
     Args:
@@ -113,11 +113,11 @@ async def _find_difference(
     held, reason = 0, ""
     for round_number in range(LATE_ANSWERS):
         is_marked = await asyncio.to_thread(mark_changed, path)
-        before = await asyncio.to_thread(view_of, path, entries=not is_marked)
+        before = await asyncio.to_thread(look_at_directory, path, entries=not is_marked)
         there = await look(not is_marked)
         if isinstance(there, str):
             return there
-        after = await asyncio.to_thread(view_of, path, entries=False)
+        after = await asyncio.to_thread(look_at_directory, path, entries=False)
         if there.inode != before.inode:
             return f"the directory there has inode {there.inode}, and here it has {before.inode}"
         if before.changed_ns <= there.changed_ns <= after.changed_ns:

@@ -12,7 +12,7 @@ from sessiontree import AgentSpec, ConfigError, ScriptedModel, SessionTree, scri
 from sessiontree.contracts.facts.session_facts import CallResolved
 from sessiontree.runtime.supervisor.containers import make_journal_label
 from sessiontree.sandbox.containers.container import remove_containers
-from sessiontree.sandbox.process_tree import process_of
+from sessiontree.sandbox.process_tree import find_process_identity
 from tests.behaviour.fact_fixtures import facts_of
 from tests.behaviour.tree_fixtures import Opener
 from tests.unit.sandbox.container_fixtures import IMAGE, StubEngine, engine
@@ -61,7 +61,7 @@ async def test_a_tree_shares_a_container_that_sees_its_files_and_ends_with_it(
         receipt = {line.session_id: line for line in await tree.finish("over")}
         assert receipt["main"].leftovers >= 1
         assert engine.containers == []
-        assert process_of(int((open_tree.workspace / "pid").read_text())) is None
+        assert find_process_identity(int((open_tree.workspace / "pid").read_text())) is None
 
 
 async def test_sessions_have_containers_of_their_own_where_that_is_wanted(

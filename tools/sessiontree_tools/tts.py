@@ -58,7 +58,7 @@ class Speak(Tool[SpeakParams]):
         """
         speaker, writer = ctx.require(SPEECH), ctx.require(WRITER)
         to_utf8(params.text.replace("\0", " "), "/text")
-        chosen = params.audio_format or _format_of(params.path)
+        chosen = params.audio_format or _choose_format(params.path)
         text = params.text.replace("\0", " ")  # no program takes that character
         speech = await speaker.speak(SpeechRequest(text, params.voice or "", params.speed, chosen))
 
@@ -82,7 +82,7 @@ class Speak(Tool[SpeakParams]):
         return await run_in_call_thread(ctx, write)
 
 
-def _format_of(path: str) -> AudioFormat:
+def _choose_format(path: str) -> AudioFormat:
     """Return the format that a path's end names; wav if it names none."""
     end = PurePosixPath(path).suffix.removeprefix(".").lower()
     known: dict[str, AudioFormat] = {each: each for each in get_args(AudioFormat)}

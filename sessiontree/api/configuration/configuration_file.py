@@ -76,12 +76,12 @@ class ConfigurationFile:
     def _read(self) -> StoredConfiguration:
         data = self._read_bytes()
         values = _parse_toml(data or b"")
-        return StoredConfiguration(data is not None, _hash_of(data), cast("Any", _redact(values)))
+        return StoredConfiguration(data is not None, _compute_hash(data), cast("Any", _redact(values)))
 
     def _patch(self, base_sha256: str, patch: Mapping[str, JsonValue]) -> ConfigurationChange:
         with self._lock():
             data = self._read_bytes()
-            present = _hash_of(data)
+            present = _compute_hash(data)
             if present != base_sha256:
                 raise ValidationError(
                     f"the configuration has changed: its hash is {present} now; get it again, then patch it",
@@ -98,7 +98,7 @@ class ConfigurationFile:
                 return ConfigurationChange(present, ())
             text = _edit((data or b"").decode("utf-8-sig"), patch, after)
             self._replace(text)
-            return ConfigurationChange(_hash_of(text), tuple(changed))
+            return ConfigurationChange(_compute_hash(text), tuple(changed))
 
     def _read_bytes(self) -> bytes | None:
         """Return the file's bytes; None = the file does not exist.
@@ -143,7 +143,7 @@ class ConfigurationFile:
             raise ExecutionError(f"the configuration can't be written: {error.strerror}") from None
 
 
-def _hash_of(data: bytes | None) -> str:
+def _compute_hash(data: bytes | None) -> str:
     return hashlib.sha256(data or b"").hexdigest()
 
 

@@ -57,7 +57,7 @@ def write_pin(state_dir: Path, name: str, pinned: PinnedServer) -> None:
         raise ConfigError(f"the pin {str(file.path)!r} can't be written: {explain_error(error)}") from None
 
 
-def state_of(settings: McpServer, pinned: PinnedServer | None) -> str:
+def get_server_state(settings: McpServer, pinned: PinnedServer | None) -> str:
     """Return whether the owner accepted a server as it is configured now."""
     if pinned is None:
         return NOT_ACCEPTED
@@ -83,7 +83,7 @@ def collect_server_tools(
     given: list[GivenServer] = []
     for name, settings in sorted(servers.items()):
         pinned = read_pin(state_dir, name)
-        state = state_of(settings, pinned)
+        state = get_server_state(settings, pinned)
         if pinned is None or state != ACCEPTED:
             why = "was never accepted" if pinned is None else "is configured otherwise than it was accepted"
             _warn(f"mcp.{name}: it {why}; its tools are left out: run `sessiontree mcp accept {name}`")

@@ -80,7 +80,7 @@ def load_installed_tools(
         settings_of = said.get(name, _AS_IT_IS)
         if settings_of.enabled:
             _check_id(each)
-            told = replace(context, plugin_id=each.name, config=_copy_of(settings_of.config))
+            told = replace(context, plugin_id=each.name, config=_copy_config(settings_of.config))
             found += _load_tools(each, told, plugin=each.name)
     check_claims(found)
     return tuple(found)
@@ -218,7 +218,7 @@ def _check_id(found: _PluginEntry) -> None:
     raise ConfigError(f"{_place(found.owner, name)}: its id {why}; {_explain_removal(name)}")
 
 
-def _copy_of(config: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a separate copy of a plugin's configuration, which the plugin may change."""
     return {name: to_json_value(value) for name, value in config.items()}
 

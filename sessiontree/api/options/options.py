@@ -47,7 +47,7 @@ from sessiontree.contracts.settings.settings import (
     suggest_nearest,
 )
 from sessiontree.contracts.tools.agent import AgentConfig
-from sessiontree.contracts.tools.hooks import Hook, check_hook, name_of
+from sessiontree.contracts.tools.hooks import Hook, check_hook, get_hook_name
 from sessiontree.contracts.tools.plugins import PluginContext, PluginSettings
 from sessiontree.contracts.tools.tool import Tool, check_is_tool
 from sessiontree.dispatch.tool_table import ToolTable
@@ -396,7 +396,7 @@ def check_hooks(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     given = tuple(hooks)
     for each in given:
         check_hook(each)
-    names = [name_of(each) for each in given]
+    names = [get_hook_name(each) for each in given]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two hooks are called {name!r}; give one of them another name")
@@ -404,7 +404,7 @@ def check_hooks(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
 
 
 def _list_guards(hooks: Iterable[Hook]) -> tuple[str, ...]:
-    return tuple(name_of(each) for each in hooks if each.on_error == "block")
+    return tuple(get_hook_name(each) for each in hooks if each.on_error == "block")
 
 
 def check_given(config: TreeConfig, agents: Mapping[str, AgentSpec], hooks: Iterable[Hook]) -> None:

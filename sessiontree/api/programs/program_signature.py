@@ -168,7 +168,7 @@ def _join_schemas(schemas: list[dict[str, Any]]) -> dict[str, Any]:
     return {"anyOf": kinds}
 
 
-def _list_of(inner: ast.expr) -> dict[str, Any]:
+def _build_list(inner: ast.expr) -> dict[str, Any]:
     return {"type": "array", "items": _convert_hint(inner)}
 
 
@@ -201,7 +201,7 @@ def _convert_union(inner: ast.expr) -> dict[str, Any]:
 
 
 _OF: Final[Mapping[str, Callable[[ast.expr], dict[str, Any]]]] = {
-    "list": _list_of,
+    "list": _build_list,
     "dict": _convert_dict,
     "Literal": _convert_literal,
     "Optional": _convert_optional,

@@ -36,7 +36,7 @@ def build_saved_text(
         raise UnfitProgram(f"its text is not Python: {error}") from None
     if any(isinstance(each, ast.Global) for each in ast.walk(module)):
         raise UnfitProgram("it uses `global`, which means something else in a function")
-    parameters = ", ".join(f"{name}: {_hint_of(value)}" for name, value in inputs.items())
+    parameters = ", ".join(f"{name}: {_derive_hint(value)}" for name, value in inputs.items())
     lines = ["import asyncio", "from typing import Any", "", "", f"async def {MAIN}({parameters}) -> Any:"]
     lines += _indent_body(code, module)
     return f"{_build_docstring(description, tools)}\n\n" + "\n".join(lines).rstrip() + "\n"
@@ -68,13 +68,13 @@ def _indent_body(code: str, module: ast.Module) -> Iterator[str]:
         yield f"{_INDENT}return None"
 
 
-def _hint_of(value: JsonValue) -> str:
+def _derive_hint(value: JsonValue) -> str:
     """Return the type of a parameter that such a value fits."""
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind.__name__
     if isinstance(value, list):
-        hints = {_hint_of(each) for each in value}
+        hints = {_derive_hint(each) for each in value}
         return f"list[{hints.pop()}]" if len(hints) == 1 else "list[Any]"
     return "dict[str, Any]" if isinstance(value, dict) else "Any"
 

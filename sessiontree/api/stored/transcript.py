@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from sessiontree.contracts.recorded.approvals import describe_decision
 from sessiontree.contracts.recorded.codec import list_wire_parts
-from sessiontree.contracts.reports.events import exit_of
+from sessiontree.contracts.reports.events import describe_exit
 from sessiontree.contracts.values.messages import ToolResultMessage, decode_message
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.record import JournalRecord, read_kind
@@ -198,7 +198,7 @@ def _on_resolved(fact: Fact) -> Iterator[_Said]:
     message = decode_message(fact["message"])
     if not isinstance(message, ToolResultMessage):
         return
-    how = "error" if message.is_error else exit_of(message)
+    how = "error" if message.is_error else describe_exit(message)
     what = f"result of {message.tool_name}{'' if how is None else f' ({how})'}"
     yield _Said(what, _join_text(fact["message"]), is_failure=how is not None)
 

@@ -70,7 +70,7 @@ class TracePlan:
     """Whether the program asked for traces itself; otherwise the environment did."""
 
 
-def plan_of(telemetry: TelemetryLike, environ: Mapping[str, str] = os.environ) -> TracePlan | None:
+def choose_plan(telemetry: TelemetryLike, environ: Mapping[str, str] = os.environ) -> TracePlan | None:
     """Return how trees are traced now; None = nobody asks for traces.
 
     Without a setting, trees are traced if the program has set a tracer provider, or if the variables name a

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from sessiontree.api.telemetry.telemetry import TelemetryLike, TracePlan, check_telemetry, plan_of
+from sessiontree.api.telemetry.telemetry import TelemetryLike, TracePlan, check_telemetry, choose_plan
 from sessiontree.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Traces:
         self._telemetry = check_telemetry(telemetry)
         self._logs = _should_log_lines(log)
         self._exports: dict[Any, TraceExport | None] = {}
-        if (plan := plan_of(self._telemetry)) is not None and plan.required:
+        if (plan := choose_plan(self._telemetry)) is not None and plan.required:
             self._export_by(plan)
         if self._logs:
             from sessiontree.runtime.telemetry.json_log import log_as_json
@@ -59,7 +59,7 @@ class Traces:
             from sessiontree.runtime.telemetry.tree_tracer import TreeTracer
 
             found.append(TreeTracer(supervisor, config, TreeLog(), None, display=redact_with(hooks)))
-        plan = plan_of(self._telemetry)
+        plan = choose_plan(self._telemetry)
         export = None if plan is None else self._export_by(plan)
         if plan is not None and export is not None:
             from sessiontree.api.telemetry.trace_export import make_content_filter

@@ -22,7 +22,7 @@ from sessiontree.api.trajectories.open_calls import OpenCalls
 from sessiontree.contracts.facts import session_facts, tree_facts
 from sessiontree.contracts.facts.stimuli import Incoming
 from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
-from sessiontree.contracts.values.request_names import request_name, turn_of
+from sessiontree.contracts.values.request_names import parse_turn, request_name
 from sessiontree.journal.record import JournalRecord
 from sessiontree.session.calls import OUTCOME, UNAWAITED
 
@@ -207,7 +207,7 @@ def edges_of(config: TreeConfig, records: Iterable[JournalRecord]) -> Iterator[S
 
 def _find_asker(session: str, key: str | None) -> str | None:
     """Return the request whose reply asked for a call; None = no reply did."""
-    turn = None if key is None else turn_of(key)
+    turn = None if key is None else parse_turn(key)
     return None if turn is None else request_name(session, turn)
 
 

@@ -32,7 +32,7 @@ from sessiontree.contracts.facts.session_facts import RunFinished, TurnStarted
 from sessiontree.contracts.recorded.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.recorded.questions import SURFACES, QuestionReply, QuestionRequest, Surface
 from sessiontree.contracts.recorded.senders import Sender
-from sessiontree.contracts.reports.events import display_of
+from sessiontree.contracts.reports.events import get_display
 from sessiontree.contracts.tools.author_errors import report_error
 from sessiontree.contracts.tools.thread_calls import is_cancelled
 from sessiontree.contracts.values.messages import ToolResultMessage
@@ -286,7 +286,7 @@ async def show_displays(feed: FactFeed, session: str, show: DisplayListener, aft
             if record.session != session or read_kind(record.text) != "call_resolved":
                 continue
             message: ToolResultMessage = read_fact(record.text).message
-            display = display_of(message)
+            display = get_display(message)
             if display is not None:
                 await _hand_over(session, show, message.tool_name, display)
 
@@ -302,7 +302,7 @@ async def show_lines_below(feed: FactFeed, session: str, show: BelowListener, af
                     await _hand_over(session, show, session, "", f"{omitted} more lines of sessions below")
             elif read_kind(record.text) == "call_resolved" and record.session.startswith(beneath):
                 message: ToolResultMessage = read_fact(record.text).message
-                display = display_of(message)
+                display = get_display(message)
                 if display is not None and lines.admit():
                     display = make_visible(display)
                     await _hand_over(session, show, record.session, message.tool_name, display)

@@ -10,7 +10,7 @@ from typing import Any
 from sessiontree.api.runtime.backend import READ_WAIT_S, Backend
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.client_calls import ClientAnswer, ClientCall
-from sessiontree.contracts.tools.client_tool import answer_failure, answer_of
+from sessiontree.contracts.tools.client_tool import answer_failure, build_answer
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.runtime.transport.supervisor_api import ClientCallArrived
@@ -109,7 +109,7 @@ class ClientCalls:
 
     async def answer(self, call_id: str, result: object) -> None:
         """Give the call ``call_id`` its result; raises as :meth:`WaitingCall.answer`."""
-        await self._send(call_id, answer_of(call_id, result))
+        await self._send(call_id, build_answer(call_id, result))
 
     async def fail(self, call_id: str, message: str) -> None:
         """Fail the call ``call_id`` with a ``message``; raises as :meth:`WaitingCall.answer`."""

@@ -45,7 +45,7 @@ from sessiontree import (
     ToolPolicy,
 )
 from sessiontree.bench.adapters.inspect_messages import (
-    reply_of,
+    convert_reply,
     to_chat_message,
     to_generate_config,
     to_tool_choice,
@@ -348,7 +348,7 @@ class SampleBridge:
     def _take_reply(self, request: ModelRequest, output: Any) -> AssistantMessage:
         if output.stop_reason == "model_length":
             raise ContextOverflow(f"{self._model}: the conversation is longer than the model's context")
-        reply = reply_of(output, request.turn)
+        reply = convert_reply(output, request.turn)
         self._said[request.session_id] = reply.tool_calls
         return reply
 

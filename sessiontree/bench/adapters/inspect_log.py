@@ -77,7 +77,7 @@ def write_log(task: Task, run_dir: Path) -> Path:
         ConfigError: the directory has no ledger.
     """
     committed, total, about = _read(run_dir / "ledger.sqlite")
-    samples = [_sample_of(task, run_dir, each) for each in committed]
+    samples = [_build_sample(task, run_dir, each) for each in committed]
     model = about.get("model") or "unknown"
     started = min((each.started_at for each in samples if each.started_at), default=_format_now())
     is_whole = len(samples) == total
@@ -126,7 +126,7 @@ def _read(ledger: Path) -> tuple[list[_Committed], int, dict[str, str]]:
         ) from error
 
 
-def _sample_of(task: Task, run_dir: Path, committed: _Committed) -> EvalSample:
+def _build_sample(task: Task, run_dir: Path, committed: _Committed) -> EvalSample:
     """Return the sample of a committed attempt; one that left none ended before its scorers."""
     place = sample_file(run_dir, committed.sample_id, committed.epoch, committed.number)
     try:

@@ -53,7 +53,7 @@ _STOPS: Final[Mapping[str, StopReason]] = {
 """inspect's stop reasons other than ``stop`` and ``unknown``."""
 
 
-def reply_of(output: ModelOutput, turn: int) -> AssistantMessage:
+def convert_reply(output: ModelOutput, turn: int) -> AssistantMessage:
     """Return a session's form of what inspect's model replied.
 
     Args:

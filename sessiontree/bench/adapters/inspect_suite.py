@@ -62,7 +62,7 @@ class InspectSuite(Suite):
         own = [self._make_scorer(each) for each in collect_scorers(task)]
         super().__init__(
             name or task.name,
-            [_sample_of(spec) for spec in self._specs.values()],
+            [_build_sample(spec) for spec in self._specs.values()],
             self._solve,
             list(scorers) if scorers is not None else own,
             tree=self._open,
@@ -104,7 +104,7 @@ class InspectSuite(Suite):
     def _make_scorer(self, name: str) -> Scorer:
         async def score(attempt: Attempt[Any]) -> Score:
             found = await score_attempt(attempt)
-            return _score_of(found[name]) if name in found else Score(0.0, passed=False)
+            return _convert_score(found[name]) if name in found else Score(0.0, passed=False)
 
         score.__name__ = name
         return score
@@ -153,13 +153,13 @@ def _collect_specs(task: Task) -> dict[str, InspectSampleSpec]:
     return found
 
 
-def _sample_of(spec: InspectSampleSpec) -> Sample:
+def _build_sample(spec: InspectSampleSpec) -> Sample:
     told = spec.input if isinstance(spec.input, str) else "\n\n".join(each.text for each in spec.input)
     metadata = json.loads(json.dumps(spec.metadata or {}, default=str))
     return Sample(str(spec.id), told, spec.target, metadata)
 
 
-def _score_of(given: InspectScore) -> Score:
+def _convert_score(given: InspectScore) -> Score:
     """Return a score; the value of several parts is their mean."""
     to_float = value_to_float()
     parts = given.value

@@ -234,7 +234,7 @@ class TaskSample:
     async def _run_plan(self) -> None:
         try:
             with message_limit(self._task.message_limit):
-                for solve in _plan_of(self._task):
+                for solve in _build_plan(self._task):
                     self.state = await solve(self.state, cast("Any", self._generate))
                     self._bind()
                     if self.state.completed:
@@ -456,7 +456,7 @@ def _list_texts(messages: Sequence[ChatMessage]) -> list[tuple[str, str]]:
     return [(each.role, each.text) for each in messages]
 
 
-def _plan_of(task: Task) -> list[Solver]:
+def _build_plan(task: Task) -> list[Solver]:
     setup = task.setup
     before = [] if setup is None else list(setup) if isinstance(setup, list | tuple) else [setup]
     return [*before, task.solver]

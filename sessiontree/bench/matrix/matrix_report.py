@@ -8,7 +8,7 @@ from typing import Any, Final
 from sessiontree import ConfigError
 from sessiontree.bench.matrix.matrix_file import MatrixCell, MatrixPlan
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
-from sessiontree.bench.results.report import RunReport, format_percent, format_span, report_of
+from sessiontree.bench.results.report import RunReport, build_report, format_percent, format_span
 from sessiontree.bench.statistics.intervals import Estimate, compute_wilson_interval
 
 OWN_MODEL: Final = "(the suite's own)"
@@ -152,6 +152,6 @@ def build_cell_report(cell: MatrixCell, problem: str = "") -> CellReport:
         run = RecordedRun(cell.run_dir)
         counts = run.counts()
         has_results = counts.scored + counts.undecided + counts.failed > 0
-        return CellReport(cell, report_of(run) if has_results else None, problem)
+        return CellReport(cell, build_report(run) if has_results else None, problem)
     except ConfigError as error:
         return CellReport(cell, None, str(error))

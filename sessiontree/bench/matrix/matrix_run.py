@@ -22,7 +22,7 @@ from sessiontree import ConfigError
 from sessiontree.bench.matrix.matrix_file import MatrixCell, MatrixPlan
 from sessiontree.bench.matrix.matrix_page import render_matrix_page
 from sessiontree.bench.matrix.matrix_report import REPORT, CellReport, MatrixReport, build_cell_report
-from sessiontree.bench.results.report_page import page_of
+from sessiontree.bench.results.report_page import render_report_page
 from sessiontree.bench.run_commands import COMMAND, INCOMPLETE
 
 PAGE: Final = "matrix.html"
@@ -172,7 +172,7 @@ def write_page(report: MatrixReport, cell: CellReport | None = None) -> None:
     pages = [each for each in report.cells if each.report is not None] if cell is None else [cell]
     for each in pages:
         if each.report is not None:
-            _replace(each.cell.run_dir / REPORT, page_of(each.report, ()))
+            _replace(each.cell.run_dir / REPORT, render_report_page(each.report, ()))
     _replace(folder / TABLE, json.dumps(report.to_json(), indent=2) + "\n")
     _replace(folder / PAGE, render_matrix_page(report))
 

@@ -32,7 +32,7 @@ from sessiontree.bench.provenance.circumstances import collect_circumstances
 from sessiontree.bench.provenance.provenance import collect_provenance
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.results.results import RunResults
-from sessiontree.bench.run.attempts.attempt import score_of
+from sessiontree.bench.run.attempts.attempt import convert_score
 from sessiontree.bench.run.attempts.own_code import call_own, run_own
 from sessiontree.bench.run.attempts.sample_clock import SampleClock
 from sessiontree.bench.run.place.run_place import WORKSPACES, is_on_shared_disk
@@ -200,7 +200,7 @@ class Rescoring:
                 raise TimeoutError(
                     f"scorer {name!r} did not come to an end within the time limit of a sample"
                 )
-            found[name] = score_of(judged.value, name)
+            found[name] = convert_score(judged.value, name)
         order = [*self._suite.scorers, *(name for name in found if name not in self._suite.scorers)]
         return {name: found[name] for name in order if name in found}
 

@@ -44,7 +44,7 @@ class ModuleTree:
             if path in seen or not _is_own(path):
                 continue
             seen.add(path)
-            self.files[self._name_of(path)] = path
+            self.files[self._name_module(path)] = path
             waiting += self._find_imports(path)
 
     def releases(self) -> dict[str, str]:
@@ -55,7 +55,7 @@ class ModuleTree:
             found |= _find_releases(module)
         return dict(sorted(found.items()))
 
-    def _name_of(self, path: Path) -> str:
+    def _name_module(self, path: Path) -> str:
         for base in (self._folder, _find_top(path).parent):
             if path.is_relative_to(base):
                 return path.relative_to(base).as_posix()

@@ -294,7 +294,7 @@ def _spread(values: Iterable[float]) -> dict[str, float | None]:
     }
 
 
-def report_of(run: RecordedRun) -> RunReport:
+def build_report(run: RecordedRun) -> RunReport:
     """Return the report of a run as it is now.
 
     Raises:

@@ -47,7 +47,7 @@ figcaption { color: #52606d; }
 """
 
 
-def page_of(
+def render_report_page(
     report: RunReport, plots: Iterable[Plot], place_of: Callable[[str, int], str] | None = None
 ) -> str:
     """Return the page of a report as HTML.

@@ -29,7 +29,7 @@ _HEAVY: Final = {
     "cell_text": "sessiontree.notebook.cell_html:escape_cell_text",
     "open_page": "sessiontree.bench.view.notebook_links:open_page",
     "sample_links": "sessiontree.bench.view.notebook_links:sample_links",
-    "report_of": "sessiontree.bench.results.report:report_of",
+    "report_of": "sessiontree.bench.results.report:build_report",
     "metrics_of": "sessiontree.bench.results.metrics:compute_metrics",
     "compare_several": "sessiontree.bench.results.several_runs:compare_several",
     "compare_runs": "sessiontree.bench.results.comparison:compare_runs",

@@ -23,7 +23,7 @@ def own_name(pid: int | None = None) -> str:
     """
     pid = os.getpid() if pid is None else pid
     host = socket.gethostname().replace(" ", "_") or "-"
-    return " ".join([host, *_identify_here(), str(pid), _start_of(pid) or "-", secrets.token_hex(4)])
+    return " ".join([host, *_identify_here(), str(pid), _read_start(pid) or "-", secrets.token_hex(4)])
 
 
 def has_ended(name: str) -> bool:
@@ -31,7 +31,7 @@ def has_ended(name: str) -> bool:
     parts = name.split(" ")
     if len(parts) != _PARTS or "-" in parts[1:5] or tuple(parts[1:3]) != _identify_here():
         return False
-    start = _start_of(int(parts[3]))
+    start = _read_start(int(parts[3]))
     return start is None or start != parts[4]
 
 
@@ -45,7 +45,7 @@ def _identify_here() -> tuple[str, str]:
     return boot, space
 
 
-def _start_of(pid: int) -> str | None:
+def _read_start(pid: int) -> str | None:
     """Return when a process started, in ticks since the boot; None = it does not run."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text("ascii", "replace").rpartition(")")[2].split()

@@ -164,7 +164,7 @@ class SuiteEnvironment:
         # A closed interpreter imports only from the directories of known prefixes.
         adding = f"site.PREFIXES.append({str(self.base)!r})"
         adding = "; ".join([adding, *(f"site.addsitedir({each!r})" for each in self.libraries)])
-        holding = f"import sys; exec({_HOLD.format(lock=str(_lock_of(place)))!r})"
+        holding = f"import sys; exec({_HOLD.format(lock=str(_name_lock(place)))!r})"
         packages = Path(sysconfig.get_path("purelib", vars=_make_path_variables(place)))
         (packages / _LINK).write_text(f"import site; {adding}\n{holding}\n", "utf-8")
         fresh = place / f"{_MARK}.new"
@@ -176,7 +176,7 @@ class SuiteEnvironment:
         if self.folder != self.base / "suites":  # elsewhere, other programs have environments of their own
             return
         for other in self.folder.glob(f"{self.lock.stem}-*"):
-            if other != place and other.is_dir() and _lock_of(other).is_file():
+            if other != place and other.is_dir() and _name_lock(other).is_file():
                 with contextlib.suppress(OSError, ConfigError), _hold_lock(other, None):
                     (other / _MARK).unlink(missing_ok=True)  # first: nobody takes what is half removed
                     shutil.rmtree(other)
@@ -184,7 +184,7 @@ class SuiteEnvironment:
     def _describe_wanted(self) -> dict[str, Any]:
         return {
             "form": _FORM,
-            "lock": _digest_of(self.lock),
+            "lock": _compute_digest(self.lock),
             "python": sys.version,
             "base": str(self.base),
             "libraries": list(self.libraries),
@@ -233,7 +233,7 @@ def locate_environment(lock: Path) -> SuiteEnvironment:
         base = Path(sys.prefix)
         libraries = tuple(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
     is_own = mark or (sys.prefix != sys.base_prefix and os.access(base, os.W_OK))
-    _digest_of(lock)  # refused here if it can't be read
+    _compute_digest(lock)  # refused here if it can't be read
     is_beside = lock.parent == LOCKS and is_own and base != Path(sys.base_prefix)
     above = base if is_beside else user_cache_path("sessiontree", appauthor=False)
     return SuiteEnvironment(lock, above / "suites", base, libraries)
@@ -326,7 +326,7 @@ def lock_text(lock: Path) -> str:
         ) from failure
 
 
-def _digest_of(lock: Path) -> str:
+def _compute_digest(lock: Path) -> str:
     return hashlib.sha256(_read_lock(lock)).hexdigest()
 
 
@@ -395,7 +395,7 @@ def _run(command: Sequence[str], folder: Path, held: int) -> None:
     )
 
 
-def _lock_of(place: Path) -> Path:
+def _name_lock(place: Path) -> Path:
     return place.with_name(f".{place.name}.lock")
 
 
@@ -408,7 +408,7 @@ def _hold_lock(place: Path, say: Say | None) -> Iterator[int]:
     """
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(_lock_of(place), os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(_name_lock(place), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as failure:
         raise ConfigError(f"suite environment {place}: its place can't be written: {failure}") from failure
     try:

@@ -46,7 +46,7 @@ def to_json_text(value: object, default: Callable[[Any], Any] | None = None) -> 
     return _HALF.sub(lambda half: f"\\\\u{ord(half[0]):04x}", text)
 
 
-def number_of(value: object) -> float:
+def require_number(value: object) -> float:
     """Return a finite number.
 
     Raises:

@@ -41,14 +41,14 @@ def _from_program(suite: SuiteDefinition) -> Iterator[tuple[str, Sample]]:
         if isinstance(found, Mapping) or not isinstance(found, Iterable):
             raise ConfigError(f"{where}: samples are {type(found).__name__}; give a list of Sample")
         for number, each in enumerate(found, 1):
-            yield f"sample {number}", sample_of(each, f"{where}, sample {number}")
+            yield f"sample {number}", parse_sample(each, f"{where}, sample {number}")
     except SessionTreeError:
         raise
     except (Exception, SystemExit) as error:  # the function is the suite's own
         raise ConfigError(f"{where}: its samples can't be read: {type(error).__name__}: {error}") from error
 
 
-def sample_of(given: object, where: str) -> Sample:
+def parse_sample(given: object, where: str) -> Sample:
     """Return a sample; an object has the members of :class:`Sample`.
 
     Raises:
@@ -92,7 +92,7 @@ def _from_file(path: Path) -> Iterator[tuple[str, Sample]]:
     try:
         if path.suffix == ".parquet":
             for number, row in enumerate(_read_rows(path), 1):
-                yield f"row {number}", sample_of(row, f"{path}, row {number}")
+                yield f"row {number}", parse_sample(row, f"{path}, row {number}")
             return
         if path.suffix != ".jsonl":
             raise ConfigError(f"samples {str(path)!r}: the name must end in .jsonl or .parquet")
@@ -101,7 +101,7 @@ def _from_file(path: Path) -> Iterator[tuple[str, Sample]]:
                 if line.strip():
                     yield (
                         f"line {number}",
-                        sample_of(_parse_line(line, path, number), f"{path}, line {number}"),
+                        parse_sample(_parse_line(line, path, number), f"{path}, line {number}"),
                     )
     except OSError as error:
         raise ConfigError(f"samples {str(path)!r} can't be read: {error}") from error

@@ -29,7 +29,7 @@ from sessiontree.api.agents.model_choice import ModelLike
 from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.bench.suite.plain_values import (
     format_value,
-    number_of,
+    require_number,
     to_json_text,
     to_plain_text,
     to_truth,
@@ -117,7 +117,7 @@ class Score:
             JSON form.
     """
 
-    value: Annotated[float, PlainValidator(number_of), Give("a finite number")]
+    value: Annotated[float, PlainValidator(require_number), Give("a finite number")]
     """Usually from 0 to 1."""
     passed: Annotated[bool | None, PlainValidator(to_truth), Give("True, False or None")] = None
     """None = it passed if the value is at least 1."""

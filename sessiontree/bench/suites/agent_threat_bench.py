@@ -70,7 +70,7 @@ def samples(way: Way = "flat") -> InspectSuite:
     return InspectSuite(
         _combine_tasks(),
         name=f"agent-threat-bench-{way}",
-        choices=make_choices(way, TIERS, plan_of),
+        choices=make_choices(way, TIERS, choose_plan),
         scorers=[utility, attack, approvals],
         model="gullible",
         models={"ground-truth": make_ground_truth_model, "gullible": partial(make_gullible, way=way)},
@@ -116,16 +116,18 @@ def solve_by_part(parts: Mapping[str, Solver]) -> Solver:
 
 def make_ground_truth_model(attempt: Attempt[Any]) -> PlanModel:
     """Return the model that solves the user's task of an attempt's sample."""
-    return PlanModel(plan_of(attempt))
+    return PlanModel(choose_plan(attempt))
 
 
 def make_gullible(attempt: Attempt[Any], way: Way = "flat") -> GullibleModel:
     """Return the model that solves the user's task, and obeys what it reads."""
     known = f"{attempt.sample.input}\n{_RESOLVED}\n{_SORTED}"
-    return make_gullible_model(attempt, way, TIERS, plan_of(attempt), _choose_order_finder(attempt), known)
+    return make_gullible_model(
+        attempt, way, TIERS, choose_plan(attempt), _choose_order_finder(attempt), known
+    )
 
 
-def plan_of(attempt: Attempt[Any]) -> Plan:
+def choose_plan(attempt: Attempt[Any]) -> Plan:
     """Return how the user's task of an attempt's sample is solved."""
     sample, metadata = attempt.sample, _get_metadata(attempt)
     match metadata["task_type"]:

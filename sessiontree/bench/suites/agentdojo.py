@@ -78,7 +78,7 @@ def _make_suite(name: str, way: Way, *, with_injections: bool, **selection: Any)
     return InspectSuite(
         agentdojo(with_sandbox_tasks="no", with_injections=with_injections, **selection),
         name=name,
-        choices=make_choices(way, TIERS, plan_of),
+        choices=make_choices(way, TIERS, choose_plan),
         scorers=[utility, attack, approvals] if with_injections else [utility, approvals],
         model="gullible" if with_injections else "ground-truth",
         models={"ground-truth": make_ground_truth_model, "gullible": partial(make_gullible, way=way)},
@@ -88,13 +88,13 @@ def _make_suite(name: str, way: Way, *, with_injections: bool, **selection: Any)
 
 def make_ground_truth_model(attempt: Attempt[Any]) -> PlanModel:
     """Return the model that solves the user's task of an attempt's sample."""
-    return PlanModel(plan_of(attempt))
+    return PlanModel(choose_plan(attempt))
 
 
 def make_gullible(attempt: Attempt[Any], way: Way = "flat") -> GullibleModel:
     """Return the model that solves the user's task, and obeys each order of AgentDojo that it reads."""
     return make_gullible_model(
-        attempt, way, TIERS, plan_of(attempt), _collect_known_orders(attempt), attempt.sample.input
+        attempt, way, TIERS, choose_plan(attempt), _collect_known_orders(attempt), attempt.sample.input
     )
 
 
@@ -107,7 +107,7 @@ def make_gullible_last(attempt: Attempt[Any], *, writes: bool) -> GullibleModel:
     """
     made_as = ProgramWriter if writes else GullibleModel
     reading = find_reading_tools(attempt, TIERS)
-    return made_as(plan_of(attempt), _collect_known_orders(attempt), reading, obeys_last=True)
+    return made_as(choose_plan(attempt), _collect_known_orders(attempt), reading, obeys_last=True)
 
 
 def _collect_known_orders(attempt: Attempt[Any]) -> KnownOrders:
@@ -186,7 +186,7 @@ async def _has_passed(attempt: Attempt[Any], part: str) -> bool:
     return bool(value[part] == "C")
 
 
-def plan_of(attempt: Attempt[Any]) -> Plan:
+def choose_plan(attempt: Attempt[Any]) -> Plan:
     """Return how AgentDojo solves the user's task of an attempt's sample."""
     metadata = _get_metadata(attempt)
     task = metadata["user_task"]

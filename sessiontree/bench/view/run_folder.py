@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from sessiontree import ConfigError, JournalError, make_visible
 from sessiontree.bench.results.recorded_run import RecordedRun
-from sessiontree.bench.view.run_pair import pair_of
+from sessiontree.bench.view.run_pair import build_pair
 from sessiontree.bench.view.run_table import RunTable
 from sessiontree.bench.view.sample_content import read_sample
 from sessiontree.contracts.errors import describe_error
@@ -194,4 +194,4 @@ def _compare_pairs(runs: Sequence[RecordedRun]) -> Iterator[tuple[str, Json]]:
         if runs[first].suite == runs[second].suite
     )
     for first, second in itertools.islice(alike, MAX_PAIRS):
-        yield f"{first}-{second}", pair_of(runs[first], runs[second])
+        yield f"{first}-{second}", build_pair(runs[first], runs[second])

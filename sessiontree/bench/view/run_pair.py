@@ -13,7 +13,7 @@ from sessiontree.view.markdown import make_lines_visible
 Json = dict[str, Any]
 
 
-def pair_of(first: RecordedRun, second: RecordedRun) -> Json:
+def build_pair(first: RecordedRun, second: RecordedRun) -> Json:
     """Return what is said of two runs: what differs, the table of their scores, and why they have no table.
 
     Runs that can't be compared are no error: their samples can still be read side by side.

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from sessiontree import ConfigError
 from sessiontree.bench.results.recorded_run import RecordedRun
 from sessiontree.bench.view.run_feed import RunFeed
-from sessiontree.bench.view.run_pair import pair_of
+from sessiontree.bench.view.run_pair import build_pair
 from sessiontree.bench.view.run_table import RunTable
 from sessiontree.bench.view.sample_content import read_sample
 from sessiontree.serve.served_trees import ServedTrees
@@ -72,7 +72,7 @@ class RunSite:
             return {"runs": [await self._read_head(number) for number in range(len(self._runs))]}
         if verb == "pair":
             first, second = (self._run(given.get(name)) for name in ("first", "second"))
-            return await asyncio.to_thread(pair_of, first, second)
+            return await asyncio.to_thread(build_pair, first, second)
         raise ConfigError(f"{verb[:40]!r} is not a question about runs; ask runs or pair")
 
     async def _read_head(self, number: int) -> Json:

@@ -51,7 +51,7 @@ def encode_for_screen(message: ToolResultMessage) -> dict[str, JsonValue]:
     return shown
 
 
-def display_of(message: ToolResultMessage) -> str | None:
+def get_display(message: ToolResultMessage) -> str | None:
     """Return the display line that a tool gave with its result; None if it gave none."""
     details = message.details
     display = details.get("display") if isinstance(details, dict) else None
@@ -66,11 +66,11 @@ def describe_failure(message: ToolResultMessage) -> str | None:
     """
     if message.is_error:
         return cut_line(_extract_reason(message.text), SHOWN_ERROR_CHARS)
-    how = exit_of(message)
-    return None if how is None else cut_line(display_of(message) or how, SHOWN_ERROR_CHARS)
+    how = describe_exit(message)
+    return None if how is None else cut_line(get_display(message) or how, SHOWN_ERROR_CHARS)
 
 
-def exit_of(message: ToolResultMessage) -> str | None:
+def describe_exit(message: ToolResultMessage) -> str | None:
     """Return how a command failed, such as ``exit code 2`` or ``timeout``; None if it did not."""
     details = message.details.get("details") if isinstance(message.details, dict) else None
     if not isinstance(details, dict) or "exit_code" not in details:

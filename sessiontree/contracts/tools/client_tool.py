@@ -40,7 +40,7 @@ def refuse_answer(call_id: str, reason: str, field: str | None = None) -> Valida
     return ValidationError(text, field)
 
 
-def answer_of(call_id: str, value: object) -> ClientAnswer:
+def build_answer(call_id: str, value: object) -> ClientAnswer:
     """Return a program's answer ready to send: a ToolResult is kept, anything else becomes JSON.
 
     Raises:

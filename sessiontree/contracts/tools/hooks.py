@@ -292,7 +292,7 @@ class Hook:
         return None
 
 
-def name_of(hook: Hook) -> str:
+def get_hook_name(hook: Hook) -> str:
     """Return the name of a hook."""
     return hook.name or type(hook).__name__
 
@@ -317,7 +317,7 @@ def check_hook(hook: Hook) -> None:
     """
     if not isinstance(hook, Hook):
         raise ConfigError(f"hooks: give objects of a subclass of Hook, not {hook!r}")
-    name = name_of(hook)
+    name = get_hook_name(hook)
     members = {member: getattr(hook, member) for member in _HookMembers.__optional_keys__}
     take_members(members | {"name": name}, _HookMembers, f"hook {type(hook).__name__}: ")
     if not any(can_handle(hook, point) for point in POINTS):

@@ -53,7 +53,7 @@ def dump_readable(value: object) -> str:
     return _READABLE.encode(value)
 
 
-def digest_of(tool: str, arguments: Mapping[str, object], place: str = "") -> str:
+def compute_digest(tool: str, arguments: Mapping[str, object], place: str = "") -> str:
     """Return the SHA-256 (hex) that identifies a call: tool, final arguments with sorted keys, and place."""
     text = _CANONICAL.encode([tool, arguments, place])
     return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -48,7 +48,7 @@ def unescape(part: str) -> str:
     return part.replace("~1", "/").replace("~0", "~")
 
 
-def index_of(part: str) -> int | None:
+def parse_index(part: str) -> int | None:
     """Return the place in a list that a part of a pointer stands for, or None."""
     return int(part) if len(part) <= _MAX_DIGITS and _INDEX.fullmatch(part) else None
 
@@ -66,7 +66,7 @@ def find_value(value: JsonValue, parts: Sequence[str]) -> JsonValue:
     for part in parts:
         if isinstance(value, dict) and part in value:
             value = value[part]
-        elif isinstance(value, list) and (index := index_of(part)) is not None and index < len(value):
+        elif isinstance(value, list) and (index := parse_index(part)) is not None and index < len(value):
             value = value[index]
         else:
             raise LeadsNowhere

@@ -25,7 +25,7 @@ def request_name(session: str, turn: int) -> str:
     return f"{hashlib.sha256(session.encode()).hexdigest()[:_DIGEST_CHARS]}:{turn}"
 
 
-def turn_of(key: str) -> int | None:
+def parse_turn(key: str) -> int | None:
     """Return the turn whose reply asked for the call with a key, or for its program; None = no reply did."""
     turn = key.partition(".")[0]
     return int(turn) if turn.isdecimal() else None

@@ -88,15 +88,15 @@ class SessionIds:
 
     def request(self, key: str) -> str:
         """Return the id of the approval request of the call with a key."""
-        return self._id_of("request", key)
+        return self._derive_id("request", key)
 
     def call(self, key: str) -> str:
         """Return the id that a tool gets for the call with a key: its idempotency key."""
-        return self._id_of("call", key)
+        return self._derive_id("call", key)
 
     def client(self, key: str) -> str:
         """Return the id that the program gets for the call with a key."""
-        return self._id_of("client", key)
+        return self._derive_id("client", key)
 
-    def _id_of(self, purpose: Purpose, key: str) -> str:
+    def _derive_id(self, purpose: Purpose, key: str) -> str:
         return _compute_hmac(self._inner, self._outer, f"{purpose}\0{key}")[:ID_CHARS]

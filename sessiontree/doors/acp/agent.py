@@ -158,19 +158,19 @@ class TreeAgent:
             )
             models = self._rights.models_of(root, conversation.agent)
             session = self._keep(conversation, root, models)
-        _begin_soon(lambda: session.begin(_notice_of(given)))
+        _begin_soon(lambda: session.begin(_write_notice(given)))
         return NewSessionResponse(session_id=session.session_id, **_list_choices(session))
 
     async def load_session(self, cwd: str, session_id: str, **given: Any) -> LoadSessionResponse:
         """Resume a tree, and send its whole history before this answers."""
         session = await self._reopen(cwd, session_id, given, is_shown=True)
-        _begin_soon(lambda: session.begin(_notice_of(given)))
+        _begin_soon(lambda: session.begin(_write_notice(given)))
         return LoadSessionResponse(**_list_choices(session))
 
     async def resume_session(self, cwd: str, session_id: str, **given: Any) -> ResumeSessionResponse:
         """Resume a tree without its history."""
         session = await self._reopen(cwd, session_id, given, is_shown=False)
-        _begin_soon(lambda: session.begin(_notice_of(given)))
+        _begin_soon(lambda: session.begin(_write_notice(given)))
         return ResumeSessionResponse(**_list_choices(session))
 
     async def _reopen(
@@ -354,7 +354,7 @@ def _list_choices(session: EditorSession) -> dict[str, Any]:
     return {"modes": make_modes(tier, most), "config_options": list_options(tier, most, session.models)}
 
 
-def _notice_of(given: dict[str, Any]) -> str:
+def _write_notice(given: dict[str, Any]) -> str:
     """Return what a person is shown of a request that is not fulfilled whole; empty = nothing."""
     names = [str(getattr(each, "name", ""))[:100] for each in given.get("mcp_servers") or ()]
     if not names:

@@ -24,9 +24,9 @@ from sessiontree.contracts.reports.events import ToolExecutionUpdate
 from sessiontree.contracts.values.jsonable import dump_readable
 from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.doors.acp.elicitations import form_of, format_questions, reply_of
+from sessiontree.doors.acp.elicitations import build_form, format_questions, read_reply
 from sessiontree.doors.acp.options import ModelChoice, list_tiers
-from sessiontree.doors.acp.permissions import answer_of, call_of, list_options
+from sessiontree.doors.acp.permissions import list_options, parse_answer, render_call
 from sessiontree.doors.acp.replies import make_message_chunk
 from sessiontree.doors.acp.tool_calls import make_progress, make_text_content
 from sessiontree.doors.acp.updates import TreeUpdates, Update
@@ -257,7 +257,7 @@ class EditorSession:
         call_id = shown[request.request_id]
         try:
             response = await self._editor.client.request_permission(
-                self.session_id, call_of(request, call_id, self.root), list_options(request)
+                self.session_id, render_call(request, call_id, self.root), list_options(request)
             )
         except asyncio.CancelledError:
             with suppress(ConnectionError):
@@ -266,7 +266,7 @@ class EditorSession:
         except (RequestError, ValidationError, ConnectionError):
             await self._say("The editor did not answer the request for a permission; it waits in the tree.")
             return None
-        return answer_of(request, response, self.conversation.principal.sender)
+        return parse_answer(request, response, self.conversation.principal.sender)
 
     async def ask_question(self, question: QuestionRequest) -> QuestionReply | None:
         """Show a question as a form, or else as a message; then it waits for another surface."""
@@ -275,7 +275,7 @@ class EditorSession:
             await self._say(f"{text}\n(The question waits in the tree for an answer.)")
             return None
         mode = ElicitationFormSessionMode(
-            session_id=self.session_id, requested_schema=form_of(question.items)
+            session_id=self.session_id, requested_schema=build_form(question.items)
         )
         try:
             response = await self._editor.client.create_elicitation(text, mode)
@@ -283,7 +283,7 @@ class EditorSession:
             return None
         if not isinstance(response, AcceptElicitationResponse):
             return None
-        return reply_of(question.items, response.content or {}, self.conversation.principal.sender)
+        return read_reply(question.items, response.content or {}, self.conversation.principal.sender)
 
     async def _say(self, text: str) -> None:
         await self._send(make_message_chunk(text, f"notice.{self._seq}"))

@@ -17,7 +17,7 @@ from sessiontree.contracts.recorded.questions import QuestionAnswer, QuestionIte
 from sessiontree.contracts.recorded.senders import Sender
 
 
-def form_of(items: Sequence[QuestionItem]) -> ElicitationSchema:
+def build_form(items: Sequence[QuestionItem]) -> ElicitationSchema:
     """Return a form with a field for each question, and one for other text where options leave that open."""
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -46,7 +46,7 @@ def _make_field(item: QuestionItem) -> Any:
     return ElicitationStringPropertySchema(type="string", one_of=choices, **said)
 
 
-def reply_of(items: Sequence[QuestionItem], content: Mapping[str, Any], sender: Sender) -> QuestionReply:
+def read_reply(items: Sequence[QuestionItem], content: Mapping[str, Any], sender: Sender) -> QuestionReply:
     """Return the answers in a form; whether they fit is checked by the tree, which asks again if not."""
     answers = []
     for number, item in enumerate(items, 1):

@@ -38,7 +38,7 @@ def list_options(request: ApprovalRequest) -> list[PermissionOption]:
     return [*options, PermissionOption(option_id=REJECT, name="Reject", kind="reject_once")]
 
 
-def call_of(request: ApprovalRequest, call_id: str, root: Path) -> ToolCallUpdate:
+def render_call(request: ApprovalRequest, call_id: str, root: Path) -> ToolCallUpdate:
     """Return what a person decides on: the call with all its arguments, and the path of its session.
 
     Args:
@@ -69,7 +69,7 @@ def call_of(request: ApprovalRequest, call_id: str, root: Path) -> ToolCallUpdat
     )
 
 
-def answer_of(
+def parse_answer(
     request: ApprovalRequest, response: RequestPermissionResponse, sender: Sender
 ) -> ApprovalAnswer | None:
     """Return what a client's choice means; None = it has not decided, and the request still waits.

@@ -55,7 +55,7 @@ _GISTS: Final = ("path", "command", "pattern", "query", "url", "task", "text")
 Shown: TypeAlias = list[ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent]
 
 
-def call_id_of(session: str, key: str) -> str:
+def derive_call_id(session: str, key: str) -> str:
     """Return the id of a call for an editor: the same after a restart."""
     return f"{session}:{key}"
 
@@ -78,7 +78,7 @@ def make_title(tool: str, arguments: Mapping[str, Any], session: str = "main") -
     return cut_line(make_visible(f"{where}{tool} {gist}".strip()), MAX_TITLE_CHARS)
 
 
-def start_of(
+def render_start(
     call_id: str, tool: str, arguments: Mapping[str, Any], root: Path, *, session: str = "main"
 ) -> ToolCallStart:
     """Return the update that shows a call for the first time.

@@ -39,14 +39,14 @@ from sessiontree.doors.acp.replies import ReplyStream, make_message_chunk
 from sessiontree.doors.acp.tool_calls import (
     MAX_TITLE_CHARS,
     Shown,
-    call_id_of,
+    derive_call_id,
     make_child_id,
     make_diffs,
     make_progress,
     make_result_content,
     make_text_content,
     make_title,
-    start_of,
+    render_start,
 )
 from sessiontree.journal.record import JournalRecord
 
@@ -161,18 +161,18 @@ class TreeUpdates:
     def _reply(self, fact: said.TurnReplied) -> Iterator[Update]:
         yield from self.replies.end(fact.turn, fact.message)
         for index, call in enumerate(fact.message.tool_calls):
-            call_id = call_id_of(MAIN, f"{fact.turn}.{index}")
+            call_id = derive_call_id(MAIN, f"{fact.turn}.{index}")
             self._calls[call_id] = _ShownCall(make_diffs(call.name, call.arguments, self._root), call.id)
-            yield start_of(call_id, call.name, call.arguments, self._root)
+            yield render_start(call_id, call.name, call.arguments, self._root)
         self._used = fact.message.usage.tokens
 
     def _on_call_fact(self, session: str, fact: Any) -> Iterator[Update]:
         """Yield what a fact says of a call that is shown."""
         match fact:
             case said.CallIntended(call=call):
-                yield from self._advance(call_id_of(session, call.key), "in_progress")
+                yield from self._advance(derive_call_id(session, call.key), "in_progress")
             case said.CallResolved(key=key, message=message):
-                call_id = call_id_of(session, key)
+                call_id = derive_call_id(session, key)
                 if (shown := self._calls.pop(call_id, None)) is not None:
                     status: ToolCallStatus = "completed" if describe_failure(message) is None else "failed"
                     yield make_progress(call_id, status, make_result_content(message, shown.diffs))
@@ -253,7 +253,7 @@ class TreeUpdates:
         if spec.parent == MAIN and spec.via == "model":
             self._awaited.add(spec.session_id)
         what = spec.label or spec.task
-        start = start_of(make_child_id(spec.session_id), str(spec.kind), {"task": what}, self._root)
+        start = render_start(make_child_id(spec.session_id), str(spec.kind), {"task": what}, self._root)
         start.title = make_title(str(spec.kind), {"task": what}, spec.session_id)
         start.kind, start.status = "think", "in_progress"
         start.field_meta = {"sessiontree": {"session": spec.session_id, "kind": str(spec.kind)}}
@@ -267,13 +267,13 @@ class TreeUpdates:
             yield make_progress(make_child_id(fact.session), status, [make_text_content(text)])
 
     def _on_requested(self, question: Any) -> Iterator[Update]:
-        call, call_id = question.call, call_id_of(question.session, question.call.key)
+        call, call_id = question.call, derive_call_id(question.session, question.call.key)
         self.requests[question.request_id] = call_id
         if call_id in self._calls:
             yield make_progress(call_id, "pending")
             return
         self._calls[call_id] = _ShownCall(make_diffs(call.tool, call.arguments, self._root))
-        yield start_of(call_id, call.tool, call.arguments, self._root, session=question.session)
+        yield render_start(call_id, call.tool, call.arguments, self._root, session=question.session)
 
 
 def _show_user_message(message_id: str, content: Any) -> Iterator[Update]:

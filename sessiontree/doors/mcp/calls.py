@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.doors.journal_feed import JournalFeed
-from sessiontree.doors.mcp.forms import form_of
+from sessiontree.doors.mcp.forms import build_form
 from sessiontree.doors.mcp.work import Work, WorkReport, WorkStatus
 from sessiontree.doors.principals import DoorPrincipal
 
@@ -134,7 +134,7 @@ def make_result(work: Work, report: WorkReport) -> types.CallToolResult:
 
 def list_requests(report: WorkReport) -> list[WaitingRequest]:
     """Return what waits for an answer of the principal."""
-    forms = {key: form_of(each)["params"] for key, each in report.waiting.items()}
+    forms = {key: build_form(each)["params"] for key, each in report.waiting.items()}
     return [
         WaitingRequest(request=key, message=form["message"], form=form["requestedSchema"])
         for key, form in forms.items()

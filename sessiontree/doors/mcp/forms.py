@@ -54,7 +54,7 @@ def list_waiting(tree: SessionTree) -> dict[str, Waiting]:
     return waiting
 
 
-def form_of(waiting: Waiting) -> dict[str, Any]:
+def build_form(waiting: Waiting) -> dict[str, Any]:
     """Return the request that a client shows to its person."""
     if isinstance(waiting, PendingApproval):
         message, schema = _format_approval(waiting), _build_approval_schema()
@@ -66,7 +66,7 @@ def form_of(waiting: Waiting) -> dict[str, Any]:
     }
 
 
-def reply_of(given: object) -> FormReply:
+def read_reply(given: object) -> FormReply:
     """Return a client's answer to a form.
 
     Raises:

@@ -29,7 +29,7 @@ from sessiontree.doors.mcp.calls import (
     make_tasks_error,
     refuse,
 )
-from sessiontree.doors.mcp.forms import FormReply, Waiting, answer_form, check_reply, form_of, reply_of
+from sessiontree.doors.mcp.forms import FormReply, Waiting, answer_form, build_form, check_reply, read_reply
 from sessiontree.doors.mcp.work import ENDED, Work, find_work
 from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.version import VERSION
@@ -120,7 +120,7 @@ class McpDoor:
                 result = make_result(work, report)
                 members["result"] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
             elif report.waiting:
-                members["inputRequests"] = {key: form_of(each) for key, each in report.waiting.items()}
+                members["inputRequests"] = {key: build_form(each) for key, each in report.waiting.items()}
             return {"resultType": "complete", **members}
 
     async def _update_task(self, ctx: Asked, params: UpdatedTask) -> HandlerResult:
@@ -130,7 +130,7 @@ class McpDoor:
             waiting = (await work.report()).waiting
             try:
                 replies = {
-                    key: reply_of(given) for key, given in params.input_responses.items() if key in waiting
+                    key: read_reply(given) for key, given in params.input_responses.items() if key in waiting
                 }
                 for key, reply in replies.items():
                     check_reply(waiting[key], reply)

@@ -13,7 +13,7 @@ from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.doors.client_tools import check_repeated
 from sessiontree.doors.conversations import NotFoundError
 from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
-from sessiontree.doors.histories import Utterance, digest_of
+from sessiontree.doors.histories import Utterance, compute_history_digest
 from sessiontree.doors.live_response import LiveResponse
 from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.doors.request_keys import RequestKey
@@ -153,7 +153,9 @@ def note_end(
     if asked.previous is None:
         now = () if not asked.text else (Utterance("user", asked.text),)
         texts = [Utterance("assistant", each) for each in exchange.log.fold.list_texts(ended)]
-        digests.append(digest_of(asked.agent, asked.instructions, (*asked.history, *now, *texts)))
+        digests.append(
+            compute_history_digest(asked.agent, asked.instructions, (*asked.history, *now, *texts))
+        )
     principal_id = exchange.conversation.principal.principal_id
     exchanges.histories.keep(principal_id, ended.response_id, digests)
 
@@ -167,7 +169,7 @@ def _find_known_response(
             return found
     if asked.outputs or all(each.speaker == "user" for each in asked.history):
         return None
-    digest = digest_of(asked.agent, asked.instructions, asked.history)
+    digest = compute_history_digest(asked.agent, asked.instructions, asked.history)
     return exchanges.histories.find(principal.principal_id, digest)
 
 

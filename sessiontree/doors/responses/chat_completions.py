@@ -164,7 +164,7 @@ def make_completion(agent: str, fold: ResponseFold, ended: LoggedResponse) -> di
     text = SEPARATOR.join(fold.list_texts(ended))
     message: dict[str, Any] = {"role": "assistant", "content": text or None, "refusal": None}
     if waiting:
-        message["tool_calls"] = [_call_of(each) for each in waiting]
+        message["tool_calls"] = [_render_call(each) for each in waiting]
     reason = "tool_calls" if waiting else "stop"
     choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
     return {
@@ -188,7 +188,7 @@ def convert_chat_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _call_of(call: HostedCall) -> dict[str, Any]:
+def _render_call(call: HostedCall) -> dict[str, Any]:
     function = {"name": call.tool, "arguments": dump_json(call.arguments)}
     return {"id": call.call_id, "type": "function", "function": function}
 
@@ -237,7 +237,7 @@ class ChatChunks:
     def end(self, waiting: Sequence[HostedCall], usage: Usage) -> Iterator[dict[str, Any]]:
         """Yield the calls that wait for the client, why the answer ends, and what it used."""
         for place, call in enumerate(waiting):
-            yield self._make_chunk({"tool_calls": [{"index": place, **_call_of(call)}]})
+            yield self._make_chunk({"tool_calls": [{"index": place, **_render_call(call)}]})
         yield self._make_chunk({}, "tool_calls" if waiting else "stop")
         if self._has_usage:
             yield self._make_frame([]) | {"usage": convert_chat_usage(usage)}

@@ -53,7 +53,7 @@ def make_response(frame: ResponseFrame, fold: ResponseFold, logged: LoggedRespon
     elif ended is not None:
         status = "completed"
     output = [make_item(frame.response_id, place, each) for place, each in enumerate(fold.list_items(logged))]
-    output += [call_of(each) for each in (() if ended is None else ended.waiting)]
+    output += [render_call(each) for each in (() if ended is None else ended.waiting)]
     return {
         **_make_frame(frame, logged.previous, logged.start.at_ms // 1000),
         "completed_at": ended.at_ms // 1000 if ended is not None and status == "completed" else None,
@@ -179,7 +179,7 @@ def make_message(where: str, text: str, status: str) -> dict[str, Any]:
     return item | {"status": status, "content": content}
 
 
-def call_of(call: HostedCall) -> dict[str, Any]:
+def render_call(call: HostedCall) -> dict[str, Any]:
     """Return a call that waits for the client."""
     return {
         "type": "function_call",
@@ -296,7 +296,7 @@ class ResponseEvents:
     def _call(self, call: HostedCall) -> Iterator[dict[str, Any]]:
         place = self._place
         self._place += 1
-        item = call_of(call)
+        item = render_call(call)
         begun = item | {"arguments": "", "status": "in_progress"}
         yield from self._emit("response.output_item.added", output_index=place, item=begun)
         where: dict[str, Any] = {"item_id": item["id"], "output_index": place}

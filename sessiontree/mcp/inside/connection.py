@@ -13,7 +13,7 @@ from mcp import Client, types
 from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 
-from sessiontree.mcp.inside.replies import build_row, reply_of
+from sessiontree.mcp.inside.replies import build_row, convert_reply
 from sessiontree.version import VERSION
 
 MAX_LISTED: Final = 10_001
@@ -158,7 +158,7 @@ class OwnedConnection:
             except RuntimeError as error:  # structured content that does not fit its schema
                 raise CallFailed("server", str(error)[:2_000]) from error
             if isinstance(result, types.CallToolResult):
-                return reply_of(result)
+                return convert_reply(result)
             if not isinstance(result, types.InputRequiredResult):
                 raise CallFailed("server", "it gave a kind of result that was not asked for")
             if result.input_requests:

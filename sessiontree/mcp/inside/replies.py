@@ -13,7 +13,7 @@ MAX_IMAGE_CHARS: Final = 16 * 2**20
 """Longest image, as base64."""
 
 
-def reply_of(result: types.CallToolResult) -> dict[str, Any]:
+def convert_reply(result: types.CallToolResult) -> dict[str, Any]:
     """Return a result as ``{text, structured, images, is_error}``."""
     texts: list[str] = []
     images: list[list[str]] = []

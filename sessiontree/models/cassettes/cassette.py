@@ -75,7 +75,7 @@ class Cassette:
         found = cls({name: _read_size(given) for name, given in head["models"].items()})
         for number, line in enumerate(lines[1:], 2):
             if line.strip():
-                found.exchanges.append(_exchange_of(_parse_object(line, path, number), path, number))
+                found.exchanges.append(_parse_exchange(_parse_object(line, path, number), path, number))
         return found
 
     def write(self, path: Path) -> None:
@@ -157,7 +157,7 @@ def _read_size(given: object) -> int | None:
     return tokens if type(tokens) is int else None
 
 
-def _exchange_of(wire: Mapping[str, Any], path: Path, number: int) -> Exchange:
+def _parse_exchange(wire: Mapping[str, Any], path: Path, number: int) -> Exchange:
     model, request, reply, failure = (wire.get(name) for name in ("model", "request", "reply", "failure"))
     if not isinstance(model, str) or not isinstance(request, dict) or not isinstance(reply, list):
         raise ConfigError(f"cassette {path}, line {number}: an exchange has a model, a request and a reply")

@@ -73,7 +73,7 @@ def build_model_messages(messages: Sequence[Message], system: str, *, has_errors
     return found
 
 
-def replay_of(response: Any, provider: str, system: str) -> ProviderForm | None:
+def keep_provider_form(response: Any, provider: str, system: str) -> ProviderForm | None:
     """Return what a provider may need again from its reply, or None if our blocks contain everything."""
     if not any(_is_own(part) for part in response.parts):
         return None

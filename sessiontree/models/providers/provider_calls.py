@@ -27,7 +27,7 @@ from sessiontree.contracts.values.messages import StopReason, Usage
 from sessiontree.contracts.values.request_names import REQUEST_HEADER, request_name
 from sessiontree.models.port import CallPiece, ModelPiece, ModelRequest, Piece, StopPiece, ThinkingPiece
 from sessiontree.models.providers.call_limits import Ended, get_queue
-from sessiontree.models.providers.conversation import build_model_messages, replay_of
+from sessiontree.models.providers.conversation import build_model_messages, keep_provider_form
 from sessiontree.models.providers.prices import reply_cost
 from sessiontree.models.providers.provider_failures import check_size, convert_failure
 from sessiontree.models.providers.provider_model import CallTimeouts, Provider, ProviderModel, load
@@ -126,7 +126,7 @@ class ProviderCalls:
                 async for event in stream:
                     for piece in _convert_event(event):
                         yield piece
-                for piece in self._end_of(stream.get()):
+                for piece in self._yield_end(stream.get()):
                     yield piece
             ended = "answered"
             return
@@ -221,7 +221,7 @@ class ProviderCalls:
             return {}
         return {"extra_headers": {REQUEST_HEADER: request_name(request.session_id, request.turn)}}
 
-    def _end_of(self, response: Any) -> Iterator[Piece]:
+    def _yield_end(self, response: Any) -> Iterator[Piece]:
         """Yield what is known about a reply once it is complete.
 
         Raises:
@@ -249,7 +249,7 @@ class ProviderCalls:
             raise ModelUnreachable(f"{self._of.name}: the reply broke off ({end})")
         detail = _extract_detail(response) if reason == "refusal" else ""
         yield StopPiece(reason, detail if self._of.key is None else self._of.key.hide_in(detail))
-        replay = replay_of(response, provider.name, self._of.system)
+        replay = keep_provider_form(response, provider.name, self._of.system)
         if replay is not None:
             yield replay
 

@@ -24,8 +24,8 @@ from sessiontree.sandbox.process_tree import (
     end_below,
     find_ancestors,
     find_living_below,
+    find_process_identity,
     open_children_list,
-    process_of,
 )
 
 LOOK_EVERY_S = 0.25
@@ -198,7 +198,7 @@ def _list_helpers() -> Iterator[ProcessIdentity]:
         for module, name, attribute in OWN_HELPERS
     ]
     for pid in (*pids, *list_kept_processes()):
-        process = process_of(pid) if isinstance(pid, int) else None
+        process = find_process_identity(pid) if isinstance(pid, int) else None
         if process is not None:
             yield process
 

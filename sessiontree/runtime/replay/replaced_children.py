@@ -28,7 +28,7 @@ from sessiontree.contracts.facts.tree_facts import Posted, SessionEnded, TreeFac
 from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.recorded.programs import is_of_program
 from sessiontree.contracts.settings.settings import suggest_names
-from sessiontree.contracts.values.jsonable import digest_of
+from sessiontree.contracts.values.jsonable import compute_digest
 from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage, UserMessage
 from sessiontree.contracts.values.session_ids import MAIN, SessionIds
 from sessiontree.session.state import SessionState
@@ -96,7 +96,7 @@ class _Recorded:
             case SessionForked(rewind=Rewind(program=RewoundProgram(call=call))):
                 self._begin(call.key)
             case ProgramAdvanced(key=key, calls=calls):
-                self.asked[key] += [digest_of(each.tool, each.arguments) for each in calls]
+                self.asked[key] += [compute_digest(each.tool, each.arguments) for each in calls]
             case CallResolved(key=key) if is_of_program(key):
                 self.answers[key.rpartition("/")[0]].append(fact)
             case ChildReported(key=key, message_id=post) if post in self.reports:
@@ -126,7 +126,7 @@ def find_reports(facts: Sequence[TreeFact], tasks: Mapping[str, str]) -> dict[st
     return found
 
 
-def rewind_of(
+def compute_rewind(
     parent: str,
     state: SessionState,
     facts: Sequence[Any],
@@ -182,7 +182,7 @@ def _rewind_to_program(
             f"replace: the program {key} of {parent} is part of another program; replace the session"
         )
     made_in = recorded.replies[key.partition(".")[0]]
-    upto = _place_of(parent, state, made_in) + 1
+    upto = _find_place(parent, state, made_in) + 1
     replaced = {number: child for child, (_, number) in recorded.by_program.items()}
     digests = recorded.asked[key]
     results = [*state.results.values()]
@@ -226,7 +226,7 @@ def _add_awaited(
 def _rewind_before_reports(parent: str, state: SessionState, recorded: _Recorded) -> Rewind:
     """Return the rewind to before the first report; what others sent later follows."""
     replaced = list(recorded.by_model.values())
-    upto = min(_place_of(parent, state, message) for message in replaced)
+    upto = min(_find_place(parent, state, message) for message in replaced)
     later = tuple(
         message
         for message in state.transcript[upto:]
@@ -235,7 +235,7 @@ def _rewind_before_reports(parent: str, state: SessionState, recorded: _Recorded
     return Rewind(upto, later)
 
 
-def _place_of(parent: str, state: SessionState, wanted: Any) -> int:
+def _find_place(parent: str, state: SessionState, wanted: Any) -> int:
     first = 0 if state.summary_at is None else state.summary_at + 1
     for at in range(len(state.transcript) - 1, first - 1, -1):
         if state.transcript[at] == wanted:

@@ -17,10 +17,10 @@ from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import read_fact, read_facts, replay_session
 from sessiontree.runtime.replay.replaced_children import (
     check_replaced,
+    compute_rewind,
     find_reports,
     list_replaced,
     make_keys,
-    rewind_of,
 )
 from sessiontree.runtime.rights.precedents import find_precedent
 from sessiontree.session.decide import react as react_session
@@ -137,7 +137,7 @@ class _ForkDraft:
                 session = replay_session(self._state.sessions[parent].spec, self._config.limits, held, key)
                 facts = [fact for text in held for fact in read_facts(text)]
                 awaits = self._list_awaits(parent, held)
-                self._rewinds[parent] = rewind_of(parent, session, facts, wanted, own, awaits)
+                self._rewinds[parent] = compute_rewind(parent, session, facts, wanted, own, awaits)
         self._replaced = list_replaced(tasks, keys)
 
     def fork(self, last_ms: int, texts: dict[str, list[str]]) -> None:

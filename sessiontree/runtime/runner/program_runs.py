@@ -34,7 +34,7 @@ from sessiontree.contracts.recorded.programs import (
     ProgramNote,
 )
 from sessiontree.contracts.recorded.results import ToolResult, make_error_message, read_error_words
-from sessiontree.contracts.values.jsonable import JsonValue, digest_of
+from sessiontree.contracts.values.jsonable import JsonValue, compute_digest
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.dispatch.results import ImmediateOutcome, make_result_message, mark_foreign
 from sessiontree.programs.found import find_interpreter
@@ -417,7 +417,7 @@ class ProgramRuns:
             if number >= len(program.asked):
                 call = ProgramCall(tool, arguments, int(line), name == SPAWN, timeout_s, int(fan_out))
                 new.append(call)
-            elif program.asked[number] != digest_of(tool, arguments):
+            elif program.asked[number] != compute_digest(tool, arguments):
                 raise ExecutionError(
                     f"ProgramDiverged: it ran again from its journal and asked for another call {number} "
                     f"({tool}); nothing of that was run. Start it again as a new call"
@@ -464,7 +464,7 @@ class ProgramRuns:
             self._end(key, call, ExecutionError(unfit), "error")
         else:
             self._forget(key)
-            digest = digest_of(call.tool, call.final.arguments)
+            digest = compute_digest(call.tool, call.final.arguments)
             message = cut_text(f"the program was not run: {reason}", self._max_chars // 2)
             self._host.finish(RejectedCall(key, call.tool, message, "/code", digest, {}))
 

@@ -30,7 +30,7 @@ from sessiontree.runtime.gateway.vision_prompt import (
 )
 from sessiontree.runtime.scheduling.live_session import Controller, LiveSession
 from sessiontree.runtime.transport.frames import AskModel, ModelPrompt
-from sessiontree.tree.rules.vision import answer_of
+from sessiontree.tree.rules.vision import find_answer
 from sessiontree.tree.state.protocol import VisionReported
 from sessiontree.tree.state.reservations import place_in
 
@@ -119,14 +119,14 @@ class ImageQuestions:
         """
         agent = self._controller.state.sessions[live.session].spec.agent
         model = self._config_of(agent).image_model
-        known = answer_of(self._controller.state, live.session, key)
+        known = find_answer(self._controller.state, live.session, key)
         if known is None:
             pending = None if reply is not None else self._begin_question(live, question, images, key, agent)
             if pending is None:
                 self._keep(live.session, key, model, reply)
             else:
                 await self._wait(pending, model)
-            known = answer_of(self._controller.state, live.session, key)
+            known = find_answer(self._controller.state, live.session, key)
         await self._controller.wait_until_durable()
         if known is None or not known.text.strip():
             raise ExecutionError(f"image model {model!r} gave no answer in text")

@@ -78,7 +78,7 @@ from sessiontree.runtime.transport.supervisor_api import (
     SessionRecord,
     SupervisorApi,
 )
-from sessiontree.tree.report import ReceiptLine, find_question, receipt, request_of
+from sessiontree.tree.report import ReceiptLine, find_question, receipt, show_request
 from sessiontree.tree.state import protocol as tree_stimuli
 from sessiontree.tree.state.state import TreeState
 
@@ -490,7 +490,7 @@ class SupervisorService(SupervisorApi):
     async def pending(self, tree_id: str) -> list[ApprovalRequest]:
         """Return the requests that wait for a person, oldest first."""
         state = self._supervisor.tree(tree_id).state
-        requests = [request_of(state, request_id) for request_id, _ in state.requests.items()]
+        requests = [show_request(state, request_id) for request_id, _ in state.requests.items()]
         return [request for request in requests if request is not None]
 
     async def list_pending_questions(self, tree_id: str) -> list[QuestionRequest]:
@@ -503,7 +503,7 @@ class SupervisorService(SupervisorApi):
 
     async def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
         """Return a request that waits for a person; None = it does not wait, or not any more."""
-        return request_of(self._supervisor.tree(tree_id).state, request_id)
+        return show_request(self._supervisor.tree(tree_id).state, request_id)
 
     async def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
         """Return every session of a tree with its state."""
@@ -630,7 +630,7 @@ def collect_inbox_events(records: Iterable[JournalRecord], state: TreeState) -> 
     for record in records:
         fact: Any = read_fact(record.text)
         if isinstance(fact, ApprovalWaiting) and fact.how == "show":
-            request = request_of(state, fact.request_id)
+            request = show_request(state, fact.request_id)
             if request is not None:
                 events.append(RequestOpened(request))
         elif isinstance(fact, ApprovalDecided):

@@ -34,7 +34,7 @@ from sessiontree.contracts.facts.session_facts import (
 )
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.reports.events import display_of
+from sessiontree.contracts.reports.events import get_display
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ToolCall, Usage
 from sessiontree.runtime.telemetry.span_writer import (
@@ -348,7 +348,7 @@ class SessionReducer:
     def _end_call(self, session: str, fact: CallResolved) -> None:
         what = make_call_key(session, fact.key)
         self._writer.note(what, {"sessiontree.call.outcome": fact.outcome})
-        if self._display is not None and (display := display_of(fact.message)) is not None:
+        if self._display is not None and (display := get_display(fact.message)) is not None:
             self._writer.note(what, {DISPLAY: make_visible(str(self._display(display)))})
         self._writer.note_content(what, "gen_ai.tool.call.result", fact.message.text)
         self._writer.end(what, None if fact.outcome in {"ok", "pending"} else fact.outcome)

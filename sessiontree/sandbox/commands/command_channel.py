@@ -15,7 +15,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.handles.jobs import WindowSize
-from sessiontree.sandbox.process_tree import ProcessIdentity, process_of
+from sessiontree.sandbox.process_tree import ProcessIdentity, find_process_identity
 
 WRITE_WITHIN_S: Final = 5.0
 """How long a command may take to accept what is written to it, in seconds."""
@@ -75,7 +75,7 @@ class CommandChannel:
 
     def started(self, pid: int) -> None:
         """Note the outer process."""
-        self.note_start(process_of(pid))
+        self.note_start(find_process_identity(pid))
 
     def note_start(self, identity: ProcessIdentity | None) -> None:
         """Note the outer process, which may be one of another machine."""

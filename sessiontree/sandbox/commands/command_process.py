@@ -27,7 +27,12 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.handles.ports import Finished, HowEnded
 from sessiontree.sandbox.commands.command_bounds import Bounds, Excess
 from sessiontree.sandbox.commands.command_channel import CommandChannel
-from sessiontree.sandbox.process_tree import ProcessIdentity, children, find_living_below, process_of
+from sessiontree.sandbox.process_tree import (
+    ProcessIdentity,
+    children,
+    find_living_below,
+    find_process_identity,
+)
 
 SHOWN_AS: Final = "\ufffd"
 """Replaces bytes that are not UTF-8, and NUL."""
@@ -232,7 +237,7 @@ class CommandProcess:
 
     def kill(self) -> set[ProcessIdentity]:
         """Kill the command if it runs; return the processes that it had. Its runner is informed as usual."""
-        outer = process_of(self._pid) if self._pid else None
+        outer = find_process_identity(self._pid) if self._pid else None
         if outer is None:
             return set()
         killed = {outer, *find_living_below(outer.pid)}
@@ -255,7 +260,7 @@ class CommandProcess:
             process = self._start(plan.fileno(), write_output.fileno(), write_status.fileno())
             write_output.close()
             write_status.close()
-            with _exit_of(process) as gone, self._listen(output.fileno(), status):
+            with _watch_exit(process) as gone, self._listen(output.fileno(), status):
                 self._pid = process.pid
                 self._channel.started(process.pid)
                 try:
@@ -455,7 +460,7 @@ def _open_memory_file(stack: contextlib.ExitStack, data: bytes) -> FileIO:
 
 
 @contextlib.contextmanager
-def _exit_of(process: subprocess.Popen[bytes]) -> Iterator[asyncio.Future[None]]:
+def _watch_exit(process: subprocess.Popen[bytes]) -> Iterator[asyncio.Future[None]]:
     """Yield a future that is done when a process has ended and can be waited for without blocking."""
     loop = asyncio.get_running_loop()
     gone: asyncio.Future[None] = loop.create_future()

@@ -30,7 +30,7 @@ from sessiontree.sandbox.commands.command_process import (
     OutputKeeper,
 )
 from sessiontree.sandbox.containers.engine import ask_engine, cut_words, exec_words, signal_words, started
-from sessiontree.sandbox.process_tree import ProcessIdentity, process_of
+from sessiontree.sandbox.process_tree import ProcessIdentity, find_process_identity
 
 CHUNK_BYTES: Final = 65_536
 GONE_WITHIN_S: Final = 20.0
@@ -157,7 +157,7 @@ class ContainerCommand:
     def kill(self) -> set[ProcessIdentity]:
         """Have it killed as soon as possible; return the engine's program, which ends with it."""
         self._killing.set()
-        running = process_of(self._pid) if self._pid else None
+        running = find_process_identity(self._pid) if self._pid else None
         return set() if running is None else {running}
 
     async def run(self, command: str, workdir: str, env: Mapping[str, str], timeout_s: float) -> Finished:

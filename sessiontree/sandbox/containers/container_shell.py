@@ -92,7 +92,7 @@ class ContainerShell(RunningCommands):
         channel = channel or CommandChannel()
         if channel.window is not None:
             raise ExecutionError("commands of a container have no terminal; run it without pty")
-        place = self._place_of(workdir)
+        place = self._resolve_place(workdir)
         make = partial(self._command, keep_bytes=keep_bytes, on_output=on_output, channel=channel)
         return await self.take_turn(
             lambda: self._run_now(command, place, env or {}, timeout_s, make), channel
@@ -160,7 +160,7 @@ class ContainerShell(RunningCommands):
             return Seen(self._workspace)
         return await run_in_thread(find_protected_places(self._workspace, self._own).see)
 
-    def _place_of(self, workdir: str) -> str:
+    def _resolve_place(self, workdir: str) -> str:
         """Return where the command starts: a place of the workspace, or any absolute one of the container."""
         if "\0" in workdir:
             raise PermissionDenied(PermissionTier.SYSTEM, f"can't run a command in {workdir!r}: it has a NUL")

@@ -126,7 +126,7 @@ class FileBridge:
                     continue
                 found.add(path)
                 file = archive.extractfile(member)
-                if known.get(path) == _state_of(member) or file is None:
+                if known.get(path) == _read_state(member) or file is None:
                     continue
                 try:
                     writer.write(path, file.read())
@@ -144,10 +144,10 @@ def _read_states(data: bytes) -> dict[str, _State]:
     """Return the regular files of an archive."""
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         named = [(_resolve_path(member), member) for member in archive if member.isreg()]
-    return {path: _state_of(member) for path, member in named if path is not None}
+    return {path: _read_state(member) for path, member in named if path is not None}
 
 
-def _state_of(member: tarfile.TarInfo) -> _State:
+def _read_state(member: tarfile.TarInfo) -> _State:
     return member.size, int(member.mtime)
 
 

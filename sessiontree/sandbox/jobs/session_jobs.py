@@ -297,7 +297,7 @@ class SessionJobs:
         job.ended_s = time.monotonic()
         job.changed.set()
         if job.in_background and self._table.listener is not None:
-            self._table.listener.on_job_ended(job.view(), "" if job.was_asked else _notice_of(job))
+            self._table.listener.on_job_ended(job.view(), "" if job.was_asked else _write_notice(job))
 
     def _put_in_background(self, job: Job) -> None:
         job.in_background = True
@@ -425,7 +425,7 @@ def _read_part(job: Job, asked: int, limit: int) -> OutputPart:
     return OutputPart(text, begin, begin + len(kept), max(0, begin - min(asked, total)), total)
 
 
-def _notice_of(job: Job) -> str:
+def _write_notice(job: Job) -> str:
     """Return what the session reads about the end of a job: how it ended, and the output it has not read."""
     view = job.view()
     begin = max(job.cursor, job.output.total_bytes - NOTICE_BYTES)

@@ -49,7 +49,7 @@ class ChatRoutes:
                 has_usage, at_s = given.stream_options.include_usage, read_machine_ms() // 1000
                 chunks = ChatChunks(begun.response_id, given.model, at_s, has_usage=has_usage)
                 return DoorStream(self._stream(chunks, begun, opened.live, asked), held.pop_all())
-            ended = await exchange.end_of(begun.response_id, begun.turn)
+            ended = await exchange.wait_for_end(begun.response_id, begun.turn)
             if ended.ended is not None and ended.ended.error is not None:
                 raise SessionTreeError(ended.ended.error)
             note_end(self._exchanges, exchange, asked, ended)

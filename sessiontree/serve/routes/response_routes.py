@@ -63,7 +63,7 @@ class ResponseRoutes:
                 return DoorStream(self._stream(streamed, asked), held.pop_all())
             if given.background:
                 return JSONResponse(make_response(frame, exchange.log.fold, await exchange.heard(begun)))
-            logged = await exchange.end_of(begun.response_id, begun.turn)
+            logged = await exchange.wait_for_end(begun.response_id, begun.turn)
             note_end(self._exchanges, exchange, asked, logged)
             return JSONResponse(make_response(frame, exchange.log.fold, logged))
 

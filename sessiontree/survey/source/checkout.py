@@ -126,7 +126,7 @@ def walk(
             raise ExecutionError("can't list all files: the call was stopped; call it again")
         directory, rules = waiting.pop()
         entries = _list_entries(reader, directory, found)
-        if any(_name_of(entry) == ".gitignore" for entry in entries):
+        if any(_name_checkout(entry) == ".gitignore" for entry in entries):
             rules = (*rules, *_read_rules(reader, directory, found))
         for entry in entries:
             top = entry.path if entry.type == "directory" else "."
@@ -152,19 +152,19 @@ def _list_entries(reader: FileReader, directory: str, found: Checkout) -> Sequen
             raise
         found.report(directory, f"can't be listed: {error}")
         return ()
-    if directory != "." and any(_name_of(entry) in _MARKS for entry in entries):
+    if directory != "." and any(_name_checkout(entry) in _MARKS for entry in entries):
         found.ignored += 1
         return ()
     return entries
 
 
-def _name_of(entry: ListedEntry) -> str:
+def _name_checkout(entry: ListedEntry) -> str:
     return entry.path.rpartition("/")[2]
 
 
 def _is_left_out(entry: ListedEntry, rules: Sequence[IgnoreRules], found: Checkout) -> bool:
     """Return whether an entry is left out: the deepest file with a pattern for it decides, as in Git."""
-    name, path = _name_of(entry), entry.path
+    name, path = _name_checkout(entry), entry.path
     if entry.type == "link" or path == REPORT_NAME:
         return True
     if entry.type == "directory":

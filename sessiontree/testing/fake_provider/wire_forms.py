@@ -329,7 +329,7 @@ class MessagesForm:
         if reply.text and not reply.refusal:
             content.append({"type": "text", "text": reply.text})
         for index, call in enumerate(reply.calls):
-            arguments = _object_of(call.arguments)
+            arguments = _parse_object(call.arguments)
             content.append(
                 {"type": "tool_use", "id": said.call_id(index), "name": call.name, "input": arguments}
             )
@@ -400,7 +400,7 @@ class GeminiForm:
         if reply.text:
             yield {"text": reply.text}
         for index, call in enumerate(reply.calls):
-            called = {"id": said.call_id(index), "name": call.name, "args": _object_of(call.arguments)}
+            called = {"id": said.call_id(index), "name": call.name, "args": _parse_object(call.arguments)}
             signed = {"thoughtSignature": said.signature} if said.signature and index == 0 else {}
             yield {"functionCall": called, **signed}
 
@@ -440,7 +440,7 @@ class GeminiForm:
         return {"error": {"code": status, "message": message, "status": names.get(status, "INTERNAL")}}
 
 
-def _object_of(arguments: str) -> Any:
+def _parse_object(arguments: str) -> Any:
     try:
         return json.loads(arguments)
     except ValueError:

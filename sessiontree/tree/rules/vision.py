@@ -16,12 +16,12 @@ def keep_answer(draft: Draft, reported: VisionReported) -> None:
     answered = replace(reported.answered, usage=correct_usage(reported.answered.usage), at_ms=draft.now_ms)
     if answered.session not in draft.state.sessions:
         return
-    if answer_of(draft.state, answered.session, answered.key) is None:
+    if find_answer(draft.state, answered.session, answered.key) is None:
         draft.write(answered)
         charge(draft, UsageReported(draft.now_ms, answered.session, answered.usage))
 
 
-def answer_of(state: TreeState, session: str, key: str) -> VisionAnswered | None:
+def find_answer(state: TreeState, session: str, key: str) -> VisionAnswered | None:
     """Return a kept answer by its session and key; those of ended sessions are not kept."""
     book = state.visions.get(session)
     answers = () if book is None else book.answers

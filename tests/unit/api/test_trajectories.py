@@ -30,7 +30,7 @@ from sessiontree.contracts.values.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.values.request_names import EDGES_KEY, MAX_CHARS, request_name, turn_of
+from sessiontree.contracts.values.request_names import EDGES_KEY, MAX_CHARS, parse_turn, request_name
 from sessiontree.journal.record import JournalRecord
 from tests.unit.api.trajectory_fixtures import facts_on_disk, grow, trajectory_of
 from tests.unit.api.trajectory_oracle import (
@@ -255,5 +255,5 @@ def test_names_of_requests_are_as_readers_take_them(path: list[tuple[str, int]],
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789.:")
     assert name != request_name(session, turn + 1)
     assert name != request_name(f"{session}/w1", turn)
-    assert turn_of(f"{turn}.0/3") == turn
-    assert turn_of(f"call.{turn}") is None
+    assert parse_turn(f"{turn}.0/3") == turn
+    assert parse_turn(f"call.{turn}") is None

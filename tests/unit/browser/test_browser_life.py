@@ -17,7 +17,7 @@ from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.browser.tunnels import Tunnels
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.handles.browser import PageFile
-from sessiontree.sandbox.process_tree import children, find_descendants, process_of
+from sessiontree.sandbox.process_tree import children, find_descendants, find_process_identity
 from tests.unit.browser.browser_fixtures import browsing, pages, showing
 from tests.unit.web.site_fakes import serving
 
@@ -66,7 +66,7 @@ async def test_a_killed_browser_is_said_and_started_again() -> None:
         ended = browser.end()
         await browser.ended()
         assert len(ended) > 3
-        assert not any(process_of(each.pid) == each for each in ended)
+        assert not any(find_process_identity(each.pid) == each for each in ended)
         with pytest.raises(ExecutionError, match="its session has left"):
             await browser.open(site.url)
     assert browsers() == []

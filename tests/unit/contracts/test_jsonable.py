@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.values.jsonable import (
     JsonValue,
-    digest_of,
+    compute_digest,
     dump_json,
     dump_readable,
     to_json_value,
@@ -52,16 +52,16 @@ def names_a_call(digest: Digest, arguments: JsonObject, other: JsonObject) -> No
 @given(arguments=json_objects, other=json_objects)
 def test_digest_names_tool_and_arguments_not_their_order(arguments: JsonObject, other: JsonObject) -> None:
     """S16: an approval is bound to what is called with what."""
-    names_a_call(digest_of, arguments, other)
+    names_a_call(compute_digest, arguments, other)
 
 
 @pytest.mark.covers("REL-L1", "REL-L11")
 @pytest.mark.parametrize(
     "broken",
     [
-        lambda tool, arguments: digest_of(tool, {"text": dump_json(arguments)}),
-        lambda tool, arguments: digest_of(tool, dict.fromkeys(arguments)),
-        lambda tool, arguments: digest_of("", arguments),
+        lambda tool, arguments: compute_digest(tool, {"text": dump_json(arguments)}),
+        lambda tool, arguments: compute_digest(tool, dict.fromkeys(arguments)),
+        lambda tool, arguments: compute_digest("", arguments),
     ],
     ids=["as-written", "names-alone", "no-tool"],
 )
@@ -81,14 +81,14 @@ def test_digest_property_notices_planted_bugs(broken: Digest) -> None:
 
 def test_digest_tells_place_number_and_text_apart() -> None:
     """The place is part of the name, and 1, 1.0, true and "1" are four things."""
-    assert digest_of("look", {}, "/a") != digest_of("look", {}, "/b")
-    assert len({digest_of("look", {"n": n}) for n in (1, 1.5, True, "1", None)}) == 5
+    assert compute_digest("look", {}, "/a") != compute_digest("look", {}, "/b")
+    assert len({compute_digest("look", {"n": n}) for n in (1, 1.5, True, "1", None)}) == 5
 
 
 def test_digest_of_a_value_without_json_is_refused() -> None:
     """A number that is not finite has no digest."""
     with pytest.raises(ValueError, match="not JSON compliant"):
-        digest_of("look", {"n": float("nan")})
+        compute_digest("look", {"n": float("nan")})
 
 
 @given(value=json_values)

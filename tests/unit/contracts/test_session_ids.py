@@ -53,13 +53,13 @@ def test_ids_are_met_once() -> None:
 
 
 class _OfTheTreeAlone(SessionIds):
-    def _id_of(self, purpose: str, key: str) -> str:
+    def _derive_id(self, purpose: str, key: str) -> str:
         return hmac.digest(bytes.fromhex(self.key), f"{purpose}{key}".encode(), "sha256").hex()[:32]
 
 
 class _OfOnePurpose(SessionIds):
-    def _id_of(self, purpose: str, key: str) -> str:
-        return super()._id_of("call", key)
+    def _derive_id(self, purpose: str, key: str) -> str:
+        return super()._derive_id("call", key)
 
 
 _COUNTER = count()

@@ -12,7 +12,7 @@ from sessiontree import ClientTool, PermissionTier, ScriptedModel, SessionTree, 
 from sessiontree.contracts.errors import AnswerTooLate, ValidationError
 from sessiontree.contracts.recorded.client_calls import ClientAnswer
 from sessiontree.contracts.recorded.results import Artifact, ToolResult
-from sessiontree.contracts.tools.client_tool import answer_failure, answer_of
+from sessiontree.contracts.tools.client_tool import answer_failure, build_answer
 from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.control.client import ControlClient
 from tests.behaviour.fact_fixtures import results
@@ -44,13 +44,15 @@ async def test_a_call_is_answered_from_another_process(tmp_path: Path) -> None:
         assert await client.supervisor.client_calls(tree.tree_id) == [first.call]
         with pytest.raises(ValidationError) as refused:
             await client.supervisor.answer(
-                tree.tree_id, first.call_id, answer_of(first.call_id, {"n": "x"}), "a1"
+                tree.tree_id, first.call_id, build_answer(first.call_id, {"n": "x"}), "a1"
             )
         assert refused.value.field == "/n"
-        await client.supervisor.answer(tree.tree_id, first.call_id, answer_of(first.call_id, {"n": 1}), "a2")
+        await client.supervisor.answer(
+            tree.tree_id, first.call_id, build_answer(first.call_id, {"n": 1}), "a2"
+        )
         with pytest.raises(AnswerTooLate):
             await client.supervisor.answer(
-                tree.tree_id, first.call_id, answer_of(first.call_id, {"n": 2}), "a3"
+                tree.tree_id, first.call_id, build_answer(first.call_id, {"n": 2}), "a3"
             )
         second = await anext(coming)
         await client.supervisor.answer(

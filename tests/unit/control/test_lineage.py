@@ -14,7 +14,7 @@ from operator import eq
 import pytest
 
 from sessiontree.control.peer import Lineage, find_adopter, find_lineage
-from sessiontree.sandbox.process_tree import ProcessIdentity, process_of
+from sessiontree.sandbox.process_tree import ProcessIdentity, find_process_identity
 
 ENGINE = """
 import os, subprocess, sys
@@ -38,7 +38,7 @@ sys.stdin.readline()
 
 def known(pid: int) -> ProcessIdentity:
     """Return a process that runs."""
-    found = process_of(pid)
+    found = find_process_identity(pid)
     assert found is not None
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from sessiontree.doors.histories import Histories, Speaker, Utterance, digest_of
+from sessiontree.doors.histories import Histories, Speaker, Utterance, compute_history_digest
 
 
 def test_the_name_depends_on_what_was_said_alone() -> None:
@@ -16,16 +16,16 @@ def test_the_name_depends_on_what_was_said_alone() -> None:
             Utterance(random.choice(("user", "assistant")), "".join(random.choices("ab \n", k=6)))
             for _ in range(random.randint(1, 6))
         ]
-        name = digest_of("a", "i", said)
+        name = compute_history_digest("a", "i", said)
         split: list[Utterance] = []
         for each in said:
             at = random.randint(0, len(each.text))
             split += [Utterance(each.speaker, each.text[:at]), Utterance(each.speaker, each.text[at:] + " ")]
-        assert digest_of("a", "i ", split) == name
+        assert compute_history_digest("a", "i ", split) == name
         other: Speaker = "user" if said[0].speaker == "assistant" else "assistant"
-        assert digest_of("a", "i", [*said, Utterance(other, "x")]) != name
-        assert digest_of("b", "i", said) != name
-        assert digest_of("a", "j", said) != name
+        assert compute_history_digest("a", "i", [*said, Utterance(other, "x")]) != name
+        assert compute_history_digest("b", "i", said) != name
+        assert compute_history_digest("a", "j", said) != name
 
 
 def test_borders_between_speakers_count() -> None:
@@ -33,7 +33,7 @@ def test_borders_between_speakers_count() -> None:
     one = [Utterance("user", "ab"), Utterance("assistant", "c")]
     two = [Utterance("user", "a"), Utterance("assistant", "bc")]
     three = [Utterance("user", "ab\nassistant 1 c")]
-    assert len({digest_of("a", "", each) for each in (one, two, three)}) == 3
+    assert len({compute_history_digest("a", "", each) for each in (one, two, three)}) == 3
 
 
 def test_entries_are_kept_by_principal_over_a_loss(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ async def test_a_closed_conversation_is_forgotten(tmp_path: Path) -> None:
         exchange: DoorExchange = await DoorExchanges(held).begin(principal, "default", {})
         with exchange.conversation as begun:
             turn = await exchange.send(None, "go")
-            assert (await exchange.end_of(turn.turn_id, turn)).ended is not None
+            assert (await exchange.wait_for_end(turn.turn_id, turn)).ended is not None
         await held.release(begun)
         return weakref.ref(begun), turn.turn_id
 

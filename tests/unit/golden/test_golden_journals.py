@@ -13,7 +13,7 @@ import pytest
 from sessiontree import FunctionModel, SessionStatus, SessionTree
 from sessiontree.contracts.facts.session_facts import CallIntended, CallResolved
 from sessiontree.contracts.recorded.codec import list_current_versions
-from sessiontree.contracts.values.jsonable import digest_of, dump_json
+from sessiontree.contracts.values.jsonable import compute_digest, dump_json
 from sessiontree.journal.export import load_export
 from sessiontree.journal.record import Packed
 from tests.behaviour.fact_fixtures import facts_of
@@ -79,7 +79,7 @@ async def put(state_dir: Path, workspace: Path) -> str:
     for record in export.records:
         for call in checked_calls(record.to_json()):
             if call["digest"]:
-                changes[call["digest"]] = digest_of(call["tool"], call["arguments"], str(workspace))
+                changes[call["digest"]] = compute_digest(call["tool"], call["arguments"], str(workspace))
 
     def moved(text: str) -> str:
         for old, new in changes.items():

@@ -41,7 +41,7 @@ from sessiontree.contracts.values.messages import (
 from sessiontree.contracts.values.request_names import REQUEST_HEADER
 from sessiontree.models.local.local_model import LocalModel
 from sessiontree.models.port import ModelRequest, ToolSpec
-from sessiontree.models.providers.conversation import replay_of
+from sessiontree.models.providers.conversation import keep_provider_form
 from sessiontree.models.providers.provider_model import CallTimeouts, ProviderModel
 from sessiontree.models.stream_assembler import StreamAssembler, request_reply
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
@@ -448,11 +448,13 @@ def test_citations_are_kept_with_the_reply() -> None:
     source = theirs.WebCitationSource("https://example.org/a", title="A")
     anchor = theirs.ContentCitationAnchor(start=0, end=2)
     cited = theirs.TextPart("So.", citations=[theirs.Citation([source], anchor=anchor)])
-    replay = replay_of(theirs.ModelResponse(parts=[cited]), "openai", "openai")
+    replay = keep_provider_form(theirs.ModelResponse(parts=[cited]), "openai", "openai")
     assert replay is not None
     assert isinstance(replay.payload, dict)
     assert "https://example.org/a" in str(replay.payload["parts"])
-    assert replay_of(theirs.ModelResponse(parts=[theirs.TextPart("So.")]), "openai", "openai") is None
+    assert (
+        keep_provider_form(theirs.ModelResponse(parts=[theirs.TextPart("So.")]), "openai", "openai") is None
+    )
 
 
 async def test_a_thought_that_broke_off_has_no_signature(asking: Asking) -> None:

@@ -245,7 +245,7 @@ def _ignoring_members(schema: Any, path: Any) -> Any:
     """Look at the first member of a union alone, and let the others through."""
     for keyword in ("anyOf", "oneOf"):
         if keyword in schema:
-            first = closed_result._form_of(schema[keyword][0], path)
+            first = closed_result._build_form(schema[keyword][0], path)
             return closed_result.ClosedUnion([first, _Anything()])
     raise closed_result.FreeText(path, "is anything")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.programs.signatures import build_face, format_signature, make_function_name, type_of
+from sessiontree.programs.signatures import build_face, derive_type, format_signature, make_function_name
 
 SCHEMAS = [
     ({"type": "string"}, "str"),
@@ -33,7 +33,7 @@ SCHEMAS = [
 @pytest.mark.parametrize(("schema", "wanted"), SCHEMAS)
 def test_a_schema_is_the_narrowest_type(schema: object, wanted: str) -> None:
     """What has no type as narrow is Any: a call is checked again by its tool."""
-    assert type_of(schema) == wanted
+    assert derive_type(schema) == wanted
 
 
 def test_required_arguments_come_first_and_may_not_be_missing() -> None:

@@ -15,7 +15,7 @@ from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import SessionRights
-from sessiontree.contracts.values.jsonable import digest_of
+from sessiontree.contracts.values.jsonable import compute_digest
 from sessiontree.contracts.values.session_ids import SessionIds, compute_session_key
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
@@ -73,7 +73,7 @@ def handed(
 
 def allowed(tool: str) -> str:
     """Return what a call was allowed as."""
-    return digest_of(tool, {"text": "x"}, "/")
+    return compute_digest(tool, {"text": "x"}, "/")
 
 
 def test_a_call_is_handed_over_as_it_was_allowed() -> None:
@@ -89,7 +89,7 @@ def test_a_call_is_handed_over_as_it_was_allowed() -> None:
 
 def test_a_call_that_is_another_than_was_allowed_reaches_nobody() -> None:
     """What is about to run is compared once more with what was approved or intended."""
-    heard, (over,) = handed("ask", digest_of("ask", {"text": "y"}, "/"))
+    heard, (over,) = handed("ask", compute_digest("ask", {"text": "y"}, "/"))
     assert heard == []
     assert over.outcome == "blocked"
 

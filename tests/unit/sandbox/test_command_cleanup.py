@@ -15,7 +15,7 @@ import pytest
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell
 from sessiontree.sandbox.commands.command_bounds import MIB
-from sessiontree.sandbox.process_tree import find_descendants, process_of
+from sessiontree.sandbox.process_tree import find_descendants, find_process_identity
 from tests.unit.sandbox.command_shell_fakes import CarelessShell, reporting_late
 
 LONG_S = 240.0
@@ -224,5 +224,5 @@ async def test_what_was_ended_at_once_is_waited_for(tmp_path: Path) -> None:
         killed = shell.end()
         assert len(killed) > 60
         await asyncio.wait_for(shell.ended(), LONG_S)
-        assert [each for each in killed if process_of(each.pid) == each] == []
+        assert [each for each in killed if find_process_identity(each.pid) == each] == []
     await asyncio.wait_for(shell.ended(), LONG_S)

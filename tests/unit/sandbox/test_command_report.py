@@ -18,7 +18,7 @@ from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell
 from sessiontree.sandbox.commands.command_bounds import CommandWatch, Excess
 from sessiontree.sandbox.commands.command_process import Report, read_report
-from sessiontree.sandbox.process_tree import process_of
+from sessiontree.sandbox.process_tree import find_process_identity
 from tests.example_fixtures import examples
 from tests.unit.sandbox import command_shell_fakes as planting
 from tests.unit.sandbox.command_shell_fakes import CarelessShell
@@ -101,7 +101,7 @@ class LateWatch(CommandWatch):
             return None
         (Path(self._workspace) / "seen").touch()
         assert b"write_bytes" in os.pread(launcher_io.fileno(), 1000, 0)
-        while process_of(self._pid) is not None:
+        while find_process_identity(self._pid) is not None:
             select.select([], [], [], 0.01)
         return Excess("disk_bytes", 7)
 

@@ -20,7 +20,7 @@ from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox.containers.container import Container, remove_containers
 from sessiontree.sandbox.containers.container_command import ContainerCommand, MarkedOutput
 from sessiontree.sandbox.containers.engine import MARK, SIGNALLER, exec_words, run_words
-from sessiontree.sandbox.process_tree import process_of
+from sessiontree.sandbox.process_tree import find_process_identity
 from tests.unit.sandbox.container_fixtures import IMAGE, StubEngine, engine
 
 __all__ = ["engine"]
@@ -215,7 +215,7 @@ async def test_a_command_out_of_time_ends_with_what_it_started(engine: StubEngin
             5,
             "bye\n",
         )
-    assert process_of(int((tmp_path / "pid").read_text())) is None
+    assert find_process_identity(int((tmp_path / "pid").read_text())) is None
 
 
 async def test_a_cancelled_command_ends_before_its_caller_goes_on(engine: StubEngine, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ async def test_a_cancelled_command_ends_before_its_caller_goes_on(engine: StubEn
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert process_of(int((tmp_path / "pid").read_text())) is None
+        assert find_process_identity(int((tmp_path / "pid").read_text())) is None
 
 
 async def test_a_command_that_writes_too_much_is_ended(engine: StubEngine, tmp_path: Path) -> None:
@@ -275,4 +275,4 @@ async def test_a_container_ends_with_its_input(engine: StubEngine, tmp_path: Pat
         assert (await outcome(engine, "sleep 1000 & echo $! >pid")).exit_code == 0
         assert engine.containers == ["box"]
     assert engine.containers == []
-    assert process_of(int((tmp_path / "pid").read_text())) is None
+    assert find_process_identity(int((tmp_path / "pid").read_text())) is None

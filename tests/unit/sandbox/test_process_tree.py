@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.stubborn import KINDS, survivors, words
 from sessiontree.sandbox import launcher, prepare_canaries
-from sessiontree.sandbox.process_tree import REPORT, find_ancestors, process_of
+from sessiontree.sandbox.process_tree import REPORT, find_ancestors, find_process_identity
 
 TIMEOUT_S = 120
 HOST = """
@@ -101,11 +101,11 @@ def test_a_host_that_starts_too_late_makes_nothing(tmp_path: Path) -> None:
 
 def test_a_process_is_known_by_its_start() -> None:
     """An id given again would be another process; one that only waits to be collected is not one."""
-    me = process_of(os.getpid())
+    me = find_process_identity(os.getpid())
     assert me is not None
     assert find_ancestors(os.getpid())[0] == me
     with subprocess.Popen(["true"]) as done:
         os.waitid(os.P_PID, done.pid, os.WEXITED | os.WNOWAIT)
-        assert process_of(done.pid) is None
-    assert process_of(done.pid) is None
+        assert find_process_identity(done.pid) is None
+    assert find_process_identity(done.pid) is None
     assert find_ancestors(done.pid) == []

@@ -28,7 +28,7 @@ from sessiontree.contracts.tools.client_tool import ClientTool
 from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.schema_tool import schema_tool
 from sessiontree.contracts.tools.tool import AllowEmpty, RawTool, Stripped, Tool
-from sessiontree.contracts.values.jsonable import JsonValue, digest_of
+from sessiontree.contracts.values.jsonable import JsonValue, compute_digest
 from sessiontree.schema.compiled import CompiledTool, compile_tool
 from sessiontree.schema.derive import derive_schema, schema_digest
 
@@ -129,7 +129,7 @@ def test_every_slip_at_once_ends_in_canonical_arguments() -> None:
     }
     assert final == expected
     assert params == Parameters.model_validate(expected)
-    assert digest_of("declared", final) == digest_of("declared", DECLARED.validate(expected)[1])
+    assert compute_digest("declared", final) == compute_digest("declared", DECLARED.validate(expected)[1])
 
 
 @pytest.mark.covers("I25", "I26")

@@ -13,7 +13,7 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall, RejectedCall
 from sessiontree.contracts.recorded.codec import Outcome
 from sessiontree.contracts.recorded.results import Artifact, make_error_message
-from sessiontree.contracts.values.jsonable import JsonValue, digest_of
+from sessiontree.contracts.values.jsonable import JsonValue, compute_digest
 from sessiontree.contracts.values.messages import (
     AssistantMessage,
     TextContent,
@@ -103,7 +103,7 @@ def fits(asked: ToolCall) -> bool:
 
 def digest(asked: ToolCall) -> str:
     """Return what a call's approval is bound to."""
-    return digest_of(asked.name, asked.arguments)
+    return compute_digest(asked.name, asked.arguments)
 
 
 def verdict(at_ms: int, key: str, asked: ToolCall) -> stimuli.Stimulus:

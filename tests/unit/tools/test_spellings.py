@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.tools.tool import Tool
-from sessiontree.contracts.values.jsonable import digest_of
+from sessiontree.contracts.values.jsonable import compute_digest
 from sessiontree.schema.compiled import compile_tool
 from sessiontree_tools import builtin_tools
 
@@ -75,7 +75,7 @@ def test_another_spelling_is_the_same_call(name: str, parameter: str, spelling: 
     _, by_name = compiled.validate(plain)
     _, by_spelling = compiled.validate(spelled)
     assert by_spelling == by_name
-    assert digest_of(name, by_spelling) == digest_of(name, by_name)
+    assert compute_digest(name, by_spelling) == compute_digest(name, by_name)
 
 
 @pytest.mark.covers("REL-L40")

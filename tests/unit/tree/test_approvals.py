@@ -21,7 +21,7 @@ from sessiontree.contracts.facts.tree_facts import (
 )
 from sessiontree.contracts.recorded.approvals import ApprovalMode, ApprovalRequest, Rule
 from sessiontree.contracts.settings.settings import Limits
-from sessiontree.tree.report import request_of
+from sessiontree.tree.report import show_request
 from sessiontree.tree.state.protocol import Decided, Deliver, LiftAsked, RefuseDecision, WakeTreeAt
 from tests.unit.tree.harness_fixtures import STRANGER, Harness
 from tests.unit.tree.tree_fixtures import (
@@ -63,12 +63,12 @@ def test_a_request_climbs_to_the_human() -> None:
     shown = ApprovalRequest(
         "r1", inner, "deploy", {"n": 1}, "d1", "Elevated", 60_005, "main", None, (STRANGER,)
     )
-    assert request_of(harness.state, "r1") == shown
+    assert show_request(harness.state, "r1") == shown
     harness.answer()
     assert hops(harness) == [("main", "approve", "person")]
     assert harness.one(ApprovalDecided) == ApprovalDecided("r1", "approved", "ada", "because")
     assert answer_of(harness) == ApprovalAnswered(5, "r1", "approved", "ada", "because")
-    assert request_of(harness.state, "r1") is None
+    assert show_request(harness.state, "r1") is None
 
 
 @pytest.mark.covers("S55", "APP13")
@@ -173,7 +173,7 @@ def test_a_function_is_consulted_in_its_session() -> None:
     wanted = question("r2", asker, "deploy", {"n": 1}, "d1", key="key of r2", asked_by=(STRANGER,))
     asked = ApproverAsked(0, wanted)
     assert harness.one(Deliver).stimulus == asked
-    assert request_of(harness.state, "r2") is None
+    assert show_request(harness.state, "r2") is None
     harness.feed(approver_returned(0, wise, "r2", "approve", "small"))
     assert hops(harness) == [(wise, "approve", "function")]
     assert answer_of(harness) == ApprovalAnswered(0, "r2", "approved", "function", "small")
@@ -391,7 +391,7 @@ def test_always_for_a_command_covers_its_shape_alone() -> None:
         assert harness.one(ApprovalWaiting).how == "show"
     harness.ask(asker, "r8", tool="write", digest="d8", precedent=LOOKS)
     assert harness.one(ApprovalWaiting).how == "show"
-    shown = {name: request_of(harness.state, name) for name in ("r3", "r6", "r7")}
+    shown = {name: show_request(harness.state, name) for name in ("r3", "r6", "r7")}
     assert [each and each.covers for each in shown.values()] == [("ls", "rm x"), (), None]
     harness.answer("r3", always=True)
     assert harness.one(ToolAlwaysAllowed).covers == ("ls", "rm x")
@@ -477,7 +477,7 @@ def test_only_an_owner_decides(approve: bool, always: bool) -> None:
     refusal = harness.one(RefuseDecision).error
     assert isinstance(refusal, PermissionDenied)
     assert "'bob' answered approval r1, and owns nothing" in str(refusal)
-    assert request_of(harness.state, "r1") is not None
+    assert show_request(harness.state, "r1") is not None
     harness.feed(Decided(0, "r1", approve, always, "ada", "", replace(STRANGER, id="ada", is_owner=True)))
     assert harness.one(ApprovalDecided).decision == ("approved" if approve else "denied")
     assert len(harness.found(ToolAlwaysAllowed)) == always

@@ -11,7 +11,7 @@ from sessiontree.contracts.facts.tree_facts import ChangesKept, ChangesSettled, 
 from sessiontree.contracts.recorded.approvals import Rule
 from sessiontree.contracts.recorded.child_workspaces import ChangedFile, WorkspaceCopy
 from sessiontree.contracts.settings.settings import Budget
-from sessiontree.contracts.values.jsonable import digest_of
+from sessiontree.contracts.values.jsonable import compute_digest
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.state.protocol import (
     CanvasActionSent,
@@ -191,7 +191,7 @@ class TreeRules(RuleBasedStateMachine):
     def ask(self, tick: int, name: int, tool: str, n: int, again: bool) -> None:
         known = len(self.harness.watcher.approvals.climbs)
         request_id = f"r{max(0, known - 1) if again else known}"
-        digest = digest_of(tool, {"n": n})
+        digest = compute_digest(tool, {"n": n})
         precedent = COMMANDS.get((tool, n))
         call = checked("1.0", tool, {"n": n}, digest)
         self.feed(tick, approval_asked, self.session(name), request_id, call, precedent)

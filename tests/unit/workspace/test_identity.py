@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.workspace.identity import MAX_ENTRIES, DirectoryView, difference, mark_changed, view_of
+from sessiontree.workspace.identity import (
+    MAX_ENTRIES,
+    DirectoryView,
+    difference,
+    look_at_directory,
+    mark_changed,
+)
 
 Look = Callable[[bool], Awaitable[DirectoryView | str]]
 
@@ -19,7 +25,7 @@ def seen_at(path: Path) -> Look:
     """Return how another machine looks at a path."""
 
     async def look(entries: bool) -> DirectoryView | str:
-        return view_of(path, entries=entries)
+        return look_at_directory(path, entries=entries)
 
     return look
 
@@ -54,7 +60,7 @@ async def test_same_directory_is_recognised(workspace: Path) -> None:
         after.st_mode,
     )
     assert after.st_ctime_ns >= before.st_ctime_ns
-    assert [each[0] for each in view_of(workspace, entries=True).entries] == ["file", "folder"]
+    assert [each[0] for each in look_at_directory(workspace, entries=True).entries] == ["file", "folder"]
 
 
 async def test_copy_is_another_directory(workspace: Path) -> None:
@@ -68,7 +74,7 @@ async def test_copy_is_another_directory(workspace: Path) -> None:
 
 async def test_copy_of_a_disk_is_another_directory(workspace: Path) -> None:
     """The same inode numbers and times, as on a copied disk, do not suffice: a change is not seen there."""
-    copied = view_of(workspace, entries=True)
+    copied = look_at_directory(workspace, entries=True)
 
     async def look(entries: bool) -> DirectoryView | str:
         return copied
@@ -80,7 +86,7 @@ async def test_directory_that_changes_elsewhere_is_another_one(workspace: Path) 
     """A time of change that this machine never saw is not this directory's."""
 
     async def look(entries: bool) -> DirectoryView | str:
-        seen = view_of(workspace, entries=entries)
+        seen = look_at_directory(workspace, entries=entries)
         return replace(seen, changed_ns=seen.changed_ns + 10**9)
 
     assert await difference(workspace, look, at_once) == "the directory there has changed later than here"
@@ -88,11 +94,11 @@ async def test_directory_that_changes_elsewhere_is_another_one(workspace: Path) 
 
 async def test_late_answers_are_asked_for_again(workspace: Path) -> None:
     """A file system may show what it knew some seconds ago; then the other machine looks again."""
-    answers = [view_of(workspace, entries=False)] * 3
+    answers = [look_at_directory(workspace, entries=False)] * 3
     waited: list[float] = []
 
     async def look(entries: bool) -> DirectoryView | str:
-        return answers.pop() if answers else view_of(workspace, entries=entries)
+        return answers.pop() if answers else look_at_directory(workspace, entries=entries)
 
     async def pause(seconds: float) -> None:
         waited.append(seconds)
@@ -107,7 +113,7 @@ async def test_sessions_may_write_meanwhile(workspace: Path) -> None:
 
     async def look(entries: bool) -> DirectoryView | str:
         (workspace / f"made-{next(numbers)}").touch()
-        seen = view_of(workspace, entries=entries)
+        seen = look_at_directory(workspace, entries=entries)
         (workspace / f"made-{next(numbers)}").touch()
         return seen
 
@@ -130,9 +136,9 @@ def test_entries_are_the_first_by_name(tmp_path: Path) -> None:
     """The sample is bounded, and the same on every machine."""
     for number in range(MAX_ENTRIES + 5):
         (tmp_path / f"{number:03}").touch()
-    names = [each[0] for each in view_of(tmp_path, entries=True).entries]
+    names = [each[0] for each in look_at_directory(tmp_path, entries=True).entries]
     assert names == [f"{number:03}" for number in range(MAX_ENTRIES)]
-    assert view_of(tmp_path, entries=False).entries == ()
+    assert look_at_directory(tmp_path, entries=False).entries == ()
 
 
 def test_directory_of_another_user_is_not_renewed() -> None:

@@ -75,7 +75,7 @@ def apply_hunks(text: str, hunks: Sequence[Hunk], stop: Stop = lambda: False) ->
     applied = []
     at = 0
     for number, hunk in enumerate(hunks, 1):
-        place = _place_of(file, hunk, at, number)
+        place = _find_place(file, hunk, at, number)
         result += file.lines[at : place.start]
         before = len(result)
         result += file.changed(place.start, place.lines)
@@ -166,7 +166,7 @@ def _find_starts(forms: Sequence[str], places: dict[str, list[int]], start: int)
         yield rarest[at] - offset
 
 
-def _place_of(file: _FileLines, hunk: Hunk, start: int, number: int) -> _HunkPlace:
+def _find_place(file: _FileLines, hunk: Hunk, start: int, number: int) -> _HunkPlace:
     differs = 0
     at = start
     for anchor in hunk.anchors:

@@ -171,7 +171,7 @@ def score_performance(
             "performance", rule, "serious" if value > POOR * budget else "moderate",
             f"{text}, the budget is {budget:g}", (), suggestion,
         )  # fmt: skip
-        score.add(PERFORMANCE_WEIGHTS[rule], _share_of(value, budget), issue)
+        score.add(PERFORMANCE_WEIGHTS[rule], _compute_share(value, budget), issue)
     images = measured["images"]
     for rule, key, text, suggestion in (
         (
@@ -290,7 +290,7 @@ def join_scores(scores: Mapping[Category, CategoryScore]) -> int:
     return int(sum(CATEGORY_WEIGHTS[name] * each.score for name, each in scores.items()) / weights + 1e-9)
 
 
-def _share_of(value: float, budget: float) -> float:
+def _compute_share(value: float, budget: float) -> float:
     """Return the share of points: 1 within the budget, 0 from ``POOR`` times the budget on."""
     if value <= budget:
         return 1

@@ -170,7 +170,7 @@ def _label_of_meta(page: bytes) -> str | None:
             closing = re.compile(rb"</" + found["raw"] + rb"(?=[\s/>])", re.IGNORECASE).search(page, at)
             end = -1 if closing is None else closing.start()
         else:
-            label, at = _label_of(page, at)
+            label, at = _find_label(page, at)
             if label is not None and _look_up_encoding(label) is not None:
                 return label
             unknown = unknown or label
@@ -181,7 +181,7 @@ def _label_of_meta(page: bytes) -> str | None:
     return unknown
 
 
-def _label_of(page: bytes, at: int) -> tuple[str | None, int]:
+def _find_label(page: bytes, at: int) -> tuple[str | None, int]:
     """Return the label in the attributes of one ``meta``, and where they end."""
     values: dict[bytes, bytes] = {}
     end = at + _META_BYTES

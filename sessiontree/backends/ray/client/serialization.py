@@ -22,7 +22,7 @@ from ray import cloudpickle
 
 from sessiontree.backends.ray.commands.cluster_nodes import ClusterNodes
 from sessiontree.contracts.errors import ConfigError, describe_error
-from sessiontree.contracts.tools.hooks import name_of
+from sessiontree.contracts.tools.hooks import get_hook_name
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.interpreter.import_guard import add_copy
 from sessiontree.models.api_key import collect_packed_keys
@@ -66,7 +66,7 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> PackedResources:
         for entry in setup.table:
             pack_value(entry.tool, f"tool {entry.name!r}")
         for hook in setup.hooks:
-            pack_value(hook, f"hook {name_of(hook)!r}")
+            pack_value(hook, f"hook {get_hook_name(hook)!r}")
         raise
     with collect_packed_keys() as keys:
         for_gateway = pack_value(setup.waiting, "the model") if setup.waiting else None

@@ -13,7 +13,7 @@ import ray
 from sessiontree.backends.ray.engine import engine_home
 from sessiontree.contracts.errors import describe_error
 from sessiontree.version import VERSION
-from sessiontree.workspace.identity import DirectoryView, difference, view_of
+from sessiontree.workspace.identity import DirectoryView, difference, look_at_directory
 
 ANSWER_S: Final = 15.0
 AGENT_OPTIONS: Final[dict[str, Any]] = {
@@ -41,7 +41,7 @@ def compare_releases(wanted: tuple[str, str, str]) -> str | None:
 async def look_at(workspace: Path, entries: bool) -> DirectoryView | str:
     """Return what this machine sees of a workspace, or why it sees none."""
     try:
-        return await asyncio.to_thread(view_of, workspace, entries=entries)
+        return await asyncio.to_thread(look_at_directory, workspace, entries=entries)
     except OSError as error:
         return f"no such directory can be read there: {describe_error(error)}"
 

@@ -206,7 +206,7 @@ class ClusterLease:
             ray.shutdown()
             self.ready.set_exception(_explain_refusal(address, error))
             return
-        watch = watch_of(place)
+        watch = choose_watch(place)
         self.ready.set_result(place)
         self._wait(watch)
         ray.shutdown()
@@ -350,7 +350,7 @@ def find_place(home: Path | None) -> ClusterInfo:
     )
 
 
-def watch_of(place: ClusterInfo) -> EngineWatch:
+def choose_watch(place: ClusterInfo) -> EngineWatch:
     """Return a watch of a Ray that is not private."""
     return EngineWatch([] if place.raylet is None else [place.raylet], place.gcs_address)
 

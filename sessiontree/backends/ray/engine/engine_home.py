@@ -51,7 +51,7 @@ class Process(NamedTuple):
     started: int
 
 
-def process_of(pid: int) -> Process | None:
+def find_process(pid: int) -> Process | None:
     """Return a living process by its id; None if it has ended or is a zombie."""
     fields = _read_status(pid)
     if fields is None or fields[0] in {"Z", "X"}:
@@ -93,7 +93,7 @@ def claim(home: Path) -> int:
     """
     lock = os.open(home / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    me = process_of(os.getpid())
+    me = find_process(os.getpid())
     if me is None:
         raise OSError("/proc does not show this process; mount it")
     os.write(lock, f"{me.pid} {me.started} {_read_namespace()}\n".encode())
@@ -102,7 +102,7 @@ def claim(home: Path) -> int:
 
 def watch_command(home: Path) -> list[str]:
     """Return the command that removes a directory of this process, and what runs for it, if it is killed."""
-    me = process_of(os.getpid())
+    me = find_process(os.getpid())
     assert me is not None, "a running process is in /proc"  # noqa: S101 - it calls this
     return [sys.executable, "-I", "-S", __file__, str(home), str(me.pid), str(me.started)]
 
@@ -170,7 +170,7 @@ def is_owner_alive(home: Path) -> bool:
         return _is_young(home)
     if words[2] == _read_namespace():
         owner = Process(int(words[0]), int(words[1]))
-        return process_of(owner.pid) == owner
+        return find_process(owner.pid) == owner
     try:
         lock = os.open(home / OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -243,7 +243,7 @@ def end_processes(home: Path, grace_s: float = GRACE_S, known: set[Process] | No
 
 def _select_living(processes: set[Process]) -> set[Process]:
     """Return the processes that still run."""
-    return {process for process in processes if process_of(process.pid) == process}
+    return {process for process in processes if find_process(process.pid) == process}
 
 
 def _kill(process: Process) -> None:
@@ -251,7 +251,7 @@ def _kill(process: Process) -> None:
     with contextlib.suppress(OSError):
         pidfd = os.pidfd_open(process.pid)
         try:
-            if process_of(process.pid) == process:
+            if find_process(process.pid) == process:
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         finally:
             os.close(pidfd)
@@ -291,7 +291,7 @@ def add_descendants(known: set[Process], belongs: Callable[[int], bool]) -> set[
     found: set[Process] = set()
     while pids:
         pid = pids.pop()
-        process = process_of(pid)
+        process = find_process(pid)
         if process is not None and process not in found and pid != os.getpid():
             found.add(process)
             pids.extend(children.get(pid, ()))
@@ -355,7 +355,7 @@ def watch(home: Path, owner: Process) -> None:
     """Wait for the owner's death, then clear its directory."""
     with contextlib.suppress(ProcessLookupError):
         pidfd = os.pidfd_open(owner.pid)
-        if process_of(owner.pid) == owner:
+        if find_process(owner.pid) == owner:
             select.select([pidfd], [], [])
         os.close(pidfd)
     clear(home)

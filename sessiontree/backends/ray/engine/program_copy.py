@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple
 
-from sessiontree.backends.ray.engine.engine_home import Process, process_of
+from sessiontree.backends.ray.engine.engine_home import Process, find_process
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.interpreter.import_guard import (
     INTERNAL,
@@ -95,7 +95,7 @@ class ProgramCopies:
     def _make_root(self) -> Path:
         if self._root is None:
             parent = self._state_dir / "program"
-            me = process_of(os.getpid())
+            me = find_process(os.getpid())
             assert me is not None, "a running process is in /proc"  # noqa: S101 - Ray needs it as well
             try:
                 self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -494,4 +494,4 @@ def _is_alive(name: str) -> bool:
     if len(words) < 3 or not (words[0].isdecimal() and words[1].isdecimal()):
         return False
     owner = Process(int(words[0]), int(words[1]))
-    return process_of(owner.pid) == owner
+    return find_process(owner.pid) == owner

@@ -25,7 +25,7 @@ from sessiontree.contracts.settings.placement import NODE_LABEL, Placement
 from sessiontree.runtime.timing.clock import read_monotonic_ms
 from sessiontree.runtime.transport.frames import Hello
 from sessiontree.runtime.transport.link import HostLost
-from sessiontree.workspace.identity import view_of
+from sessiontree.workspace.identity import look_at_directory
 
 FIND_S: Final = 120.0
 """How long Ray may take to find room for a host and to start it."""
@@ -164,7 +164,7 @@ class PlacedPools:
 
 def _is_readable(workspace: Path) -> bool:
     try:
-        view_of(workspace, entries=False)
+        look_at_directory(workspace, entries=False)
     except OSError:
         return False
     return True

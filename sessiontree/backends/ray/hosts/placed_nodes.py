@@ -177,7 +177,7 @@ class PlacedNodes:
         new = [node for node in fitting if node not in self._places and node not in self._refused]
         async with asyncio.TaskGroup() as group:
             for node in new:
-                group.create_task(self._meet(node, _name_of(fitting[node]), scratch))
+                group.create_task(self._meet(node, _describe_node(fitting[node]), scratch))
         return {node: row for node, row in fitting.items() if node in self._places}
 
     async def _meet(self, node: str, name: str, scratch: Path) -> None:
@@ -224,7 +224,7 @@ class PlacedNodes:
             }
             for node, (place, facts) in new.items():
                 try:
-                    reason = await self._refusal_of(node, tree.places.workspace, tree.program)
+                    reason = await self._find_refusal(node, tree.places.workspace, tree.program)
                 except RayError as error:
                     reason = _get_last_line(error)
                 if reason is not None:
@@ -246,10 +246,10 @@ class PlacedNodes:
                 tree.has_changed = True
 
     async def _examine(self, node: str, workspace: Path, scratch: Path, program: Path | None) -> str | None:
-        """As ``_refusal_of``, but a node whose agent has ended gets another one."""
+        """As ``_find_refusal``, but a node whose agent has ended gets another one."""
         name = self._places[node][0].name
         try:
-            return await self._refusal_of(node, workspace, program)
+            return await self._find_refusal(node, workspace, program)
         except RayError as error:
             _LOG.warning("the agent on node %s is started again: %s", name, _get_last_line(error))
         del self._places[node]
@@ -257,12 +257,12 @@ class PlacedNodes:
         if node not in self._places:
             return self._refused[node][1]
         try:
-            return await self._refusal_of(node, workspace, program)
+            return await self._find_refusal(node, workspace, program)
         except RayError as error:
             del self._places[node]  # the next tree starts another agent
             return f"{name}: {_get_last_line(error)}"
 
-    async def _refusal_of(self, node: str, workspace: Path, program: Path | None) -> str | None:
+    async def _find_refusal(self, node: str, workspace: Path, program: Path | None) -> str | None:
         """Return why a node can't serve a tree, and send it the program's modules if it can.
 
         Raises:
@@ -327,7 +327,7 @@ class PlacedNodes:
         return tuple(found)
 
 
-def _name_of(row: Mapping[str, Any]) -> str:
+def _describe_node(row: Mapping[str, Any]) -> str:
     return f"{row['NodeName']} ({str(row['NodeID'])[:8]})"
 
 

@@ -18,7 +18,7 @@ from weakref import WeakSet
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.runtime.scheduling.settings import COPIES, Settings, list_hidden_places
 from sessiontree.sandbox import Jail, Level, build_py_executable, prepare_canaries, probe
-from sessiontree.sandbox.process_tree import ProcessIdentity, children, process_of
+from sessiontree.sandbox.process_tree import ProcessIdentity, children, find_process_identity
 
 LOOK_S: Final = 0.1
 UNSEEN_S: Final = 1.0
@@ -117,7 +117,7 @@ class StartWatch:
         if process is None:
             return self._check_missed()
         self._pace.seen(self)
-        if process_of(process.pid) == process:
+        if find_process_identity(process.pid) == process:
             words = _command(process.pid)
             self._is_rays = self._is_rays or (words.startswith(_RAYS) and not words.startswith(_IDLE))
             return None
@@ -151,7 +151,7 @@ class StartWatch:
                 continue
             words = _command(pid)
             if os.fsencode(self._note.name) in words:
-                return process_of(pid)
+                return find_process_identity(pid)
             if words != _command(self._raylet):  # between fork and exec a child still has the raylet's words
                 self._others.add(pid)
         return None
@@ -228,7 +228,7 @@ class RestartKeeper:
         if running is not None:
             with contextlib.suppress(OSError):
                 pidfd = os.pidfd_open(running.pid)
-                if process_of(running.pid) == running:
+                if find_process_identity(running.pid) == running:
                     poll.register(pidfd, select.POLLIN)
                     wait_ms = -1
         try:
@@ -287,7 +287,7 @@ def _kill(process: ProcessIdentity) -> int | None:
     """Kill exactly this process; return a descriptor that is ready once it has ended, or None if it had."""
     with contextlib.suppress(OSError):
         descriptor = os.pidfd_open(process.pid)
-        if process_of(process.pid) == process:
+        if find_process_identity(process.pid) == process:
             with contextlib.suppress(OSError):  # it ended just now
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             return descriptor

@@ -47,7 +47,7 @@ from sessiontree.bench.run.attempts.own_code import GRACE_S, call_own, run_own
 from sessiontree.bench.run.attempts.sample_clock import LoopWatch, SampleClock
 from sessiontree.bench.run.attempts.tree_faults import TreeFaults, find_faults, find_last_words
 from sessiontree.bench.run.place.run_place import WORKSPACES, RunPlace, build_no_model_error
-from sessiontree.bench.suite.plain_values import format_value, number_of, to_json_text, to_plain_text
+from sessiontree.bench.suite.plain_values import format_value, require_number, to_json_text, to_plain_text
 from sessiontree.bench.suite.sandboxes import add_sandbox
 from sessiontree.bench.suite.suite import Attempt, Score, read_tree_options
 from sessiontree.bench.suite.workspaces import find_template, make_workspace
@@ -340,7 +340,7 @@ class AttemptRun:
         return {name: await self._score(attempt, name) for name in self._place.suite.scorers}
 
     async def _score(self, attempt: Attempt[Any], name: str) -> Score:
-        return score_of(await call_own(self._place.suite.scorers[name], attempt), name)
+        return convert_score(await call_own(self._place.suite.scorers[name], attempt), name)
 
     async def _build_options(self, attempt: Attempt[Any]) -> tuple[dict[str, Any], ModelLike | None]:
         """Return the arguments of the tree, as suite, run and attempt give them, and its model."""
@@ -494,7 +494,7 @@ def build_approvals(place: RunPlace) -> dict[str, Any]:
     return {"approvals": suite.approvals, "approver": list(suite.rules) or None, "channel": None}
 
 
-def score_of(given: object, name: str) -> Score:
+def convert_score(given: object, name: str) -> Score:
     """Return a scorer's answer as a score; a number or a truth value is its value.
 
     Raises:
@@ -503,7 +503,7 @@ def score_of(given: object, name: str) -> Score:
     if isinstance(given, Score):
         return given
     try:
-        return Score(number_of(given))
+        return Score(require_number(given))
     except ValueError:
         raise ConfigError(
             f"scorer {name!r} returned {format_value(given)}; return a Score, a finite number, or True "

@@ -23,7 +23,7 @@ from sessiontree.backends.ray.client.local_line import (
 from sessiontree.contracts.errors import EngineLost
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.results import SessionResult
-from sessiontree.runtime.scheduling.live_session import FutureMap
+from sessiontree.runtime.scheduling.tree_waiters import FutureMap
 from sessiontree.runtime.transport.result_push import ResultAnswer, ResultChange, ResultListener, ResultPush
 from sessiontree.runtime.transport.rpc import RpcResponse
 from tests.behaviour.fact_fixtures import PATIENCE_S

@@ -74,7 +74,7 @@ async def errors(of: Process) -> str:
 
 def tree_of(pid: int) -> set[engine_home.Process]:
     """Return a process and all its descendants."""
-    root = engine_home.process_of(pid)
+    root = engine_home.find_process(pid)
     assert root is not None
     return engine_home.add_descendants({root}, lambda _: False)
 
@@ -91,7 +91,7 @@ async def gone(processes: set[engine_home.Process], home: Path) -> list[str]:
 
 
 def _left(processes: set[engine_home.Process], home: Path) -> list[str]:
-    left = [process for process in processes if engine_home.process_of(process.pid) == process]
+    left = [process for process in processes if engine_home.find_process(process.pid) == process]
     names = [Path(f"/proc/{process.pid}/cmdline").read_bytes().decode("utf-8", "replace") for process in left]
     return [*names, str(home)] if home.exists() else names
 
@@ -135,7 +135,7 @@ async def test_nothing_is_left_of_a_program_however_it_ends(
     async with program(mode) as running:
         ready = await line(running)
         processes = tree_of(running.pid) if mode == "wait" else set()
-        processes |= {process for pid in ready["children"] if (process := engine_home.process_of(pid))}
+        processes |= {process for pid in ready["children"] if (process := engine_home.find_process(pid))}
         if mode == "wait":
             assert len(processes) >= 9
         end(running.pid)

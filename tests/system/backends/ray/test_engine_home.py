@@ -46,7 +46,7 @@ def running(code: str = READY, **options: object) -> Iterator[tuple[Process, str
         said = popen.stdout.read(1)
         while not said.endswith("x"):
             said += popen.stdout.read(1)
-        process = engine_home.process_of(popen.pid)
+        process = engine_home.find_process(popen.pid)
         assert process is not None
         try:
             yield process, said
@@ -91,11 +91,11 @@ def test_ending_takes_descendants_that_show_nothing_and_leaves_the_rest(home: Pa
         running(WITH_CHILD, env=marks(home, RAY_RAYLET_PID="7")) as (parent, said),
         running() as (bystander, _),
     ):
-        child = engine_home.process_of(int(said.split()[0]))
+        child = engine_home.find_process(int(said.split()[0]))
         assert child is not None
         assert engine_home.end_processes(home, grace_s=0.0)
-        assert [engine_home.process_of(process.pid) for process in (parent, child)] == [None, None]
-        assert engine_home.process_of(bystander.pid) == bystander
+        assert [engine_home.find_process(process.pid) for process in (parent, child)] == [None, None]
+        assert engine_home.find_process(bystander.pid) == bystander
 
 
 def test_a_directory_is_private_and_short(home: Path) -> None:

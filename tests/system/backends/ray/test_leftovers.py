@@ -24,7 +24,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.models.answers import Answer
-from sessiontree.sandbox.process_tree import process_of
+from sessiontree.sandbox.process_tree import find_process_identity
 from tests.behaviour.fact_fixtures import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -124,7 +124,7 @@ async def test_what_belongs_to_the_process_stays(ray_runtime: Runtime, tmp_path:
         await until_alive(mark, alive=True)
         assert await said(tree, "share") == [tracker, host]
         assert survivors(mark)
-        assert process_of(int(tracker)) is not None
+        assert find_process_identity(int(tracker)) is not None
         lines = await tree.cancel()
         assert lines[0].leftovers >= 1
         assert survivors(mark) == []

@@ -23,7 +23,7 @@ from sessiontree.runtime.scheduling.settings import ACTING, BRANCHING, OBSERVING
 from sessiontree.runtime.timing.clock import read_monotonic_ms
 from sessiontree.runtime.transport.frames import Hello
 from sessiontree.runtime.transport.link import HostLost
-from sessiontree.workspace.identity import DirectoryView, view_of
+from sessiontree.workspace.identity import DirectoryView, look_at_directory
 from tests.system.backends.ray.test_local_line import Remote
 
 NODES = st.sets(st.sampled_from("abcd"), min_size=1)
@@ -96,7 +96,7 @@ class Agent:
         self.hold, self.ended = Remote(self._hold), Remote(self._ended)
 
     async def _look(self, workspace: Path, entries: bool) -> DirectoryView:
-        return view_of(self._workspace, entries=entries)
+        return look_at_directory(self._workspace, entries=entries)
 
     async def _prepare(self, victims: Path) -> None:
         self.asked.append(("prepare", victims))

@@ -43,10 +43,10 @@ class SeenNodes(PlacedNodes):
         """Have these nodes from now on, all of them on this machine."""
         self._places = {node: (NodePlace(node, f"node {node}", None), NodeFacts()) for node in nodes}
 
-    async def _refusal_of(self, node: str, workspace: Path, program: Path | None) -> str | None:
+    async def _find_refusal(self, node: str, workspace: Path, program: Path | None) -> str | None:
         if (node, workspace) in self.refused:
             return "another directory"
-        return await super()._refusal_of(node, workspace, program)
+        return await super()._find_refusal(node, workspace, program)
 
     async def _find_candidates(self, scratch: Path) -> dict[str, dict[str, Any]]:
         return {node: {"Labels": {}, "Resources": {}} for node in self._places}

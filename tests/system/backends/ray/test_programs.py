@@ -66,9 +66,9 @@ async def ended(mode: str, end: Callable[[int], None], place: Path) -> tuple[str
         ready = json.loads(line)
         home = Path(ready["home"])
         assert Path(ready["scratch"]).is_relative_to(home)
-        seen = {process for pid in ready["children"] if (process := engine_home.process_of(pid))}
+        seen = {process for pid in ready["children"] if (process := engine_home.find_process(pid))}
         if mode == "wait":
-            root = engine_home.process_of(running.pid)
+            root = engine_home.find_process(running.pid)
             assert root is not None
             seen |= engine_home.add_descendants({root}, lambda _: False)
             assert len(seen) >= 10
@@ -94,7 +94,7 @@ async def gone(seen: set[engine_home.Process], home: Path) -> None:
 
 def left_of(seen: set[engine_home.Process], home: Path) -> list[str]:
     """Return what of a program's processes and files there still is."""
-    left = [str(process) for process in seen if engine_home.process_of(process.pid) == process]
+    left = [str(process) for process in seen if engine_home.find_process(process.pid) == process]
     return [*left, str(home)] if home.exists() else left
 
 

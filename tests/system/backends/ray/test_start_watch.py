@@ -35,7 +35,7 @@ from sessiontree.backends.ray.hosts.process_start import (
 )
 from sessiontree.backends.ray.supervisor_launch import _give_up
 from sessiontree.control.client import ControlClient
-from sessiontree.sandbox.process_tree import children, process_of
+from sessiontree.sandbox.process_tree import children, find_process_identity
 from tests.system.house.error_fixtures import has_cause
 
 PATIENCE_S = 60.0
@@ -86,7 +86,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def note_of(path: Path, process: subprocess.Popen[bytes]) -> None:
     """Note a process as the launcher does."""
-    found = process_of(process.pid)
+    found = find_process_identity(process.pid)
     assert found is not None
     with path.open("a") as file:
         file.write(f"{found.pid} {found.started}\n")
@@ -138,7 +138,7 @@ def test_a_noted_process_counts_until_ray_knows_it(
     process = started("ray::HostActor")
     note_of(note, process)
     assert watch.look() is None
-    assert watch.running == process_of(process.pid)
+    assert watch.running == find_process_identity(process.pid)
     end(process)
     assert watch.look() is None
     assert watch.running is None
@@ -276,8 +276,8 @@ def test_what_was_started_is_ended_and_nothing_else(
     (tmp_path / "starts-x-3").write_text("no number\n")
     (tmp_path / "other").write_text((tmp_path / "starts-x-1").read_text())
     end_started(tmp_path, PATIENCE_S)
-    assert process_of(ours.pid) is None
-    assert process_of(other.pid) is not None
+    assert find_process_identity(ours.pid) is None
+    assert find_process_identity(other.pid) is not None
 
 
 async def test_waiters_are_told_that_a_supervisor_never_came(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from sessiontree import ConfigError
 from sessiontree.bench import RunResults
 from sessiontree.bench.results.plots import plots_of
 from sessiontree.bench.results.report import MAX_CASES, OVERALL
-from sessiontree.bench.results.report_page import MAX_SHOWN, page_of
+from sessiontree.bench.results.report_page import MAX_SHOWN, render_report_page
 from sessiontree.bench.statistics.intervals import (
     Estimate,
     compute_clustered_error,
@@ -185,7 +185,7 @@ def test_run_with_given_up_samples_only_is_reported(tmp_path: Path) -> None:
     assert report.scores == ()
     assert report.overall.pass_rate.value is None
     assert plots_of(report) == ()
-    assert "given up: EngineLost: 1" in page_of(report, ())
+    assert "given up: EngineLost: 1" in render_report_page(report, ())
 
 
 def test_many_failures_are_counted_and_some_are_named(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_many_failures_are_counted_and_some_are_named(tmp_path: Path) -> None:
     report = RunResults(make_run(tmp_path / "run", passes(*[0] * (MAX_CASES + 5)))).report()
     (group,) = report.failures
     assert (group.count, len(group.cases)) == (MAX_CASES + 5, MAX_CASES)
-    page = page_of(report, ())
+    page = render_report_page(report, ())
     assert page.count("exact: expected 42") == MAX_SHOWN
     assert f"not passed: {MAX_CASES + 5:,}" in page
 
@@ -229,7 +229,7 @@ def test_page_stands_alone(tmp_path: Path) -> None:
     """Pictures are inside, nothing is fetched, nothing runs; captions and descriptions are there."""
     report = RunResults(make_run(tmp_path / "run", passes(1, 0, 1))).report()
     plots = plots_of(report)
-    page = parsed(page_of(report, plots))
+    page = parsed(render_report_page(report, plots))
     sources = [value for _, name, value in page.attributes if name in {"src", "href", "srcset", "action"}]
     assert len(sources) == len(plots)
     for source, plot in zip(sources, plots, strict=True):
@@ -261,7 +261,7 @@ def hostile_text_is_text(source: str) -> None:
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     """Ids, names, errors and answers are escaped wherever they are shown."""
     report = hostile_run(tmp_path / "run").report()
-    page = page_of(report, plots_of(report))
+    page = render_report_page(report, plots_of(report))
     hostile_text_is_text(page)
     for planted in (html.unescape(page), page.replace(r"\u{202e}", "\u202e")):
         with pytest.raises(AssertionError):

@@ -9,8 +9,8 @@ import pytest
 
 from sessiontree import ConfigError
 from sessiontree.bench.results.recorded_run import RecordedRun
-from sessiontree.bench.results.report import report_of
-from sessiontree.bench.results.report_page import page_of
+from sessiontree.bench.results.report import build_report
+from sessiontree.bench.results.report_page import render_report_page
 from sessiontree.bench.view.run_folder import make_address, write_folder
 from sessiontree.bench.view.view_command import find_runs
 from tests.system.bench.recorded_run_fixtures import HOSTILE, GivenSample, make_run
@@ -47,11 +47,11 @@ def test_a_report_links_to_the_pages_of_its_samples(tmp_path: Path) -> None:
     """Each sample that it names, by an address that holds no markup; without a folder nothing is linked."""
     run = RecordedRun(make_run(tmp_path / "run", [GivenSample(HOSTILE, {"exact": 0.0})]))
     index = write_folder([run], tmp_path / "folder").index
-    report = report_of(run)
+    report = build_report(run)
 
     def place_of(sample_id: str, epoch: int) -> str:
         return make_address(index, tmp_path / "reports", sample_id, epoch)
 
-    (link,) = re.findall(r'<a href="([^"]*)">', page_of(report, [], place_of))
+    (link,) = re.findall(r'<a href="([^"]*)">', render_report_page(report, [], place_of))
     assert link == "../folder/index.html#/run/0/sample/%3Cscript%3Ealert%281%29%3C%2Fscript%3E/1"
-    assert "<a " not in page_of(report, [])
+    assert "<a " not in render_report_page(report, [])
