@@ -46,7 +46,7 @@ from sessiontree.facts import RunFinished
 from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.programs.orders import order_opening
 from sessiontree.programs.signatures import build_face
-from sessiontree.runtime.runner.program_runs import ANSWERS_AT_ONCE, IDLE_S
+from sessiontree.runtime.runner.calls.program_runs import ANSWERS_AT_ONCE, IDLE_S
 
 ROUNDS, QUICK_ROUNDS = 5, 1
 CALLS, QUICK_CALLS = 500, 50

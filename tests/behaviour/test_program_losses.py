@@ -21,7 +21,7 @@ from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.programs import interpreter_process
 from sessiontree.programs.found import FoundInterpreter, find_interpreter
 from sessiontree.programs.interpreter_process import InterpreterProcess
-from sessiontree.runtime.runner import program_runs
+from sessiontree.runtime.runner.calls import program_runs
 from sessiontree.sandbox.process_tree import find_descendants
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import PATIENCE_S, asked, facts_of, results, until

@@ -574,7 +574,7 @@ class HostCore:
             return
         if self._link is not None:
             self._link.acting_for = partial(getattr, self._runner.state, "acting_for")
-        self._runner.on_rest = self._go_on_soon
+        self._runner.reporter.on_rest = self._go_on_soon
         self._runner.start()
 
     def _open_writer(self, adopt: Adopt, equipment: HostEquipment) -> WorkspaceWriter:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sessiontree.contracts.errors import ConfigError, describe_error
@@ -19,6 +20,7 @@ from sessiontree.contracts.recorded.approvals import ApprovalRequest
 from sessiontree.contracts.tools.author_errors import report_error
 from sessiontree.contracts.tools.thread_calls import is_cancelled, run_in_thread
 from sessiontree.interpreter.import_guard import import_for_the_program
+from sessiontree.runtime.runner.calls.hosted_session import HostedSession
 from sessiontree.session.instructions import RunApprover
 
 ANSWERS = ("approve", "deny", "escalate")
@@ -69,21 +71,35 @@ async def run_approver(path: str, request: ApprovalRequest) -> tuple[str, str]:
     return "escalate", f"approver {path} answered {said} instead of approve, deny or escalate"
 
 
-async def run_session_approver(
-    path: str, asked: RunApprover, session: str, now_ms: Callable[[], int]
-) -> ApproverAnswered:
-    """Run a session's approver function on a request; return its answer as a stimulus for that session."""
-    question, call = asked.question, asked.question.call
-    request = ApprovalRequest(
-        question.request_id,
-        question.session,
-        call.tool,
-        call.arguments,
-        "",
-        PermissionTier(call.tier).label,
-        0,
-        session,
-        asked_by=question.asked_by,
-    )
-    answer, reason = await run_approver(path, request)
-    return ApproverAnswered(now_ms(), ApproverReplied(question.request_id, answer, reason))
+class SessionApprover:
+    """Runs the approver function of one session.
+
+    Args:
+        session: The session on this host.
+        path: Path of the session.
+    """
+
+    def __init__(self, session: HostedSession, path: str) -> None:
+        self._session = session
+        self._path = path
+
+    def ask(self, asked: RunApprover) -> None:
+        """Run the function on a request; its answer comes as a stimulus."""
+        self._session.tasks.begin(partial(self._consult, asked))
+
+    async def _consult(self, asked: RunApprover) -> None:
+        session, question, call = self._session, asked.question, asked.question.call
+        request = ApprovalRequest(
+            question.request_id,
+            question.session,
+            call.tool,
+            call.arguments,
+            "",
+            PermissionTier(call.tier).label,
+            0,
+            self._path,
+            asked_by=question.asked_by,
+        )
+        answer, reason = await run_approver(session.state.spec.approver or "", request)
+        replied = ApproverReplied(question.request_id, answer, reason)
+        session.queue.post(f"approver:{question.request_id}", ApproverAnswered(session.now_ms(), replied))

@@ -8,6 +8,7 @@ that it reads them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -26,12 +27,14 @@ from sessiontree.models.answers import check_reply, make_failure
 from sessiontree.models.port import InProcessModel, ModelRequest, ToolSpec, get_model_name
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.programs.tool_list import IN_SCHEMAS, SEARCHED, describe_program
+from sessiontree.runtime.runner.calls.hosted_session import HostedSession
 from sessiontree.runtime.runner.shown_images import ShownImages
-from sessiontree.runtime.transport.frames import AskModel, ModelPrompt
+from sessiontree.runtime.transport.frames import AskModel, MeterTurn, ModelPrompt
 from sessiontree.schema.compiled import CompiledTool
 from sessiontree.schema.dialect import choose_dialect
 from sessiontree.session.compaction import build_summary_question
 from sessiontree.session.decide import remove_tool_names
+from sessiontree.session.instructions import CallModel
 from sessiontree.session.state import SessionState
 
 BLOCKING_S = 0.25
@@ -333,3 +336,62 @@ def _note_slow(model: InProcessModel, taken_s: float) -> None:
             name,
             taken_s,
         )
+
+
+class ModelTurns:
+    """Asks the model once for each turn.
+
+    Args:
+        session: The session on this host.
+        builder: Builds its requests, and asks a model in this process.
+        out: Receives the requests for the supervisor.
+        is_metered: Whether a budget counts its replies. A model in this process is then asked only after the
+            supervisor has charged the budget.
+    """
+
+    def __init__(
+        self, session: HostedSession, builder: ModelRequestBuilder, out: list[Any], *, is_metered: bool
+    ) -> None:
+        self._session = session
+        self._state = session.state
+        self._builder = builder
+        self._out = out
+        self._is_metered = is_metered
+        self.is_charging = False
+        """Whether the budget of the turn is being charged, if the turn is still open."""
+
+    def ask(self, asked: CallModel) -> None:
+        """Ask the model of a turn."""
+        if self._builder.find_instant_model(self._state) is None:
+            self._out.append(self._builder.question(self._state))
+        elif self._is_metered:
+            self.is_charging = True
+            self._out.append(MeterTurn(asked.turn))
+        else:
+            self._ask_here(asked.turn)
+
+    def ask_again(self, turn: int) -> bool:
+        """Ask the model of an open turn again, with the whole conversation; return whether it is open."""
+        if not self._is_open(turn):
+            return False
+        self._builder.forget()
+        self._out.append(self._builder.question(self._state))
+        return True
+
+    def proceed(self, turn: int) -> None:
+        """Ask the model of a turn whose budget was charged, after earlier input."""
+        # What the supervisor fed together with this must be heard first: it may cut the turn.
+        asyncio.get_running_loop().call_soon(self._proceed, turn)
+
+    def _proceed(self, turn: int) -> None:
+        if not self._session.tasks.over and self._is_open(turn) and self.is_charging:
+            self.is_charging = False
+            self._ask_here(turn)
+            self._session.queue.wake()
+
+    def _is_open(self, turn: int) -> bool:
+        return self._state.asking and self._state.turn == turn
+
+    def _ask_here(self, turn: int) -> None:
+        answered = self._builder.ask(self._state, self._session.now_ms)
+        self._session.queue.put_admitted(f"model:{turn}", answered)

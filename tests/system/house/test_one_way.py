@@ -11,7 +11,7 @@ import pytest
 DOORS = {
     "execute": {
         "dispatch/dispatcher.py",
-        "runtime/runner/tool_calls.py",
+        "runtime/runner/calls/tool_calls.py",
         "testing/context.py",
         "testing/tool_contract.py",
     },

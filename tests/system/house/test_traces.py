@@ -32,7 +32,7 @@ TIMES = 6
 """How often each action is traced."""
 LIMITS = Limits(max_repeats=TIMES + 3)
 """The same call may be traced each time: no warning comes before the last one."""
-MAX_FILES = {"read": 27, "write": 53, "approval": 52, "spawn": 66, "memory_search": 34}
+MAX_FILES = {"read": 32, "write": 59, "approval": 57, "spawn": 75, "memory_search": 39}
 """Files that each action may pass."""
 
 

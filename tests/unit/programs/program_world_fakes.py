@@ -31,7 +31,7 @@ from sessiontree.journal.replay import replay_session
 from sessiontree.programs.inside.program import Interpreters
 from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.programs.signatures import build_face
-from sessiontree.runtime.runner.program_runs import ProgramHost, ProgramRuns
+from sessiontree.runtime.runner.calls.program_runs import ProgramHost, ProgramRuns
 from sessiontree.sandbox.process_tree import children
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react

@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree.contracts.facts.stimuli import Stimulus
 from sessiontree.contracts.recorded.approvals import CheckedCall
-from sessiontree.runtime.runner import program_runs
+from sessiontree.runtime.runner.calls import program_runs
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.state import SessionState

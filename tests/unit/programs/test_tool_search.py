@@ -35,8 +35,8 @@ from sessiontree.programs.found import FoundInterpreter
 from sessiontree.programs.tool_index import MAX_LINE_CHARS, HeldTool, ToolIndex
 from sessiontree.runtime.host import host
 from sessiontree.runtime.rights.session_rights import make_session_policy
+from sessiontree.runtime.runner.calls.tool_searches import ToolSearches
 from sessiontree.runtime.runner.model_requests import ToolOffer
-from sessiontree.runtime.runner.tool_searches import ToolSearches
 from sessiontree.session.state import CallState
 from sessiontree.testing.context import FixedStatus, fresh_report
 from sessiontree_tools import builtin_tools

@@ -21,7 +21,8 @@ from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import compile_policy
 from sessiontree.runtime.rights.session_rights import make_session_policy
-from sessiontree.runtime.runner.tool_calls import Delegation
+from sessiontree.runtime.runner.calls.call_book import CallBook
+from sessiontree.runtime.runner.calls.tool_calls import Delegation
 from sessiontree.session import instructions as todo
 from sessiontree.session.state import CallState
 from sessiontree.testing.context import FixedStatus, fresh_report
@@ -64,7 +65,7 @@ def handed(
     )
     due: deque[Any] = deque()
     ids = SessionIds("main", compute_session_key(nonce, "main"))
-    delegation = Delegation(dispatcher, lambda: 5, due, [], ids)
+    delegation = Delegation(dispatcher, lambda: 5, CallBook(), lambda *given: due.append(given), [], ids)
     call = CallState("1.0", ToolCall("c1", tool, {"text": "x"}), asked_by=asked_by)
     checked = CheckedCall("1.0", tool, {"text": "x"}, digest, int(PermissionTier.WORKSPACE), False)
     over = delegation.hand_over(todo.ExecuteCall("main#1.0", checked), None, call)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.runtime.runner.tool_calls import SharedExclusiveLock
+from sessiontree.runtime.runner.calls.tool_calls import SharedExclusiveLock
 
 Step = tuple[str, int]
 """``many`` or ``alone``: somebody comes; ``done`` or ``gone``: the n-th there leaves it, or is cancelled."""

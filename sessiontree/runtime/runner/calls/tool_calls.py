@@ -12,13 +12,13 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 from sessiontree.contracts.errors import ToolError, ValidationError
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.stimuli import Stimulus
+from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.recorded.capabilities import SHELL
 from sessiontree.contracts.recorded.tool_inputs import ToolInput
 from sessiontree.contracts.tools.context import CallSignals
@@ -27,6 +27,7 @@ from sessiontree.contracts.values.session_ids import SessionIds
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.runtime.runner.call_watch import CallWatch
+from sessiontree.runtime.runner.calls.call_book import CallBook, CallEntry, CallPhase, Running
 from sessiontree.sandbox import SessionTurns
 from sessiontree.session import instructions as todo
 from sessiontree.session.inputs import derive_client_id
@@ -96,25 +97,7 @@ ABANDON_AFTER_S = 5.0
 that its command may take to end."""
 
 
-@dataclass(slots=True)
-class Running:
-    """A call that executes, waits for its turn, or waits for its next attempt."""
-
-    prepared: PreparedCall
-    signals: CallSignals
-    task: asyncio.Task[Any] | None
-    give_up_at: float = math.inf
-    """Monotonic time at which it is abandoned; set when it was asked to stop."""
-    unwanted: bool = False
-    """Whether it is not tried again, because it was asked to stop or was abandoned."""
-    inside: bool = False
-    """Whether it holds the lock."""
-    turns: SessionTurns | None = None
-    """Those of which it has one; None = it needs none, or waits."""
-
-
 Abandoned = Callable[[Running, ImmediateOutcome], None]
-Run = Callable[[ExecuteCall, asyncio.Task[Any] | None], Awaitable[ImmediateOutcome | None]]
 
 
 def _can_run_commands(prepared: PreparedCall) -> bool:
@@ -130,7 +113,9 @@ class RunningCalls:
     """Runs calls and enforces their deadlines with one timer.
 
     Args:
-        on_abandoned: Called with a call that ignored its cancellation, and the outcome it gets.
+        book: The phases of the session's calls; a call that runs is in ``RUNNING``.
+        on_abandoned: Called with a call that ignored its cancellation, and the outcome it gets. It moves the
+            call on in the book.
         turns: Those of the session's calls that may run commands; None = any number runs at a time.
     """
 
@@ -138,68 +123,51 @@ class RunningCalls:
         self,
         dispatcher: Dispatcher,
         watch: CallWatch,
+        book: CallBook,
         on_abandoned: Abandoned,
         turns: SessionTurns | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._watch = watch
+        self._book = book
         self._on_abandoned = on_abandoned
         self._turns = turns
-        self._running: dict[str, Running] = {}
-        self._claimed: set[str] = set()
         self._lock = SharedExclusiveLock()
         self._timer: asyncio.TimerHandle | None = None
         self._next_look = math.inf
 
-    def __bool__(self) -> bool:
-        """Whether any call runs."""
-        return bool(self._running)
+    def stop(self, running: Running) -> None:
+        """Ask a call to stop, and do not try it again."""
+        running.unwanted = True
+        self._cancel(running)
 
-    def claim(self, key: str) -> bool:
-        """Claim a call; return False if it is claimed already.
-
-        After a host was lost, a call may be owed twice: by the session's intent, and by the stimulus that the
-        intent is durable.
-        """
-        if key in self._claimed:
-            return False
-        self._claimed.add(key)
-        return True
-
-    async def run_unless_skipped(self, execute: ExecuteCall, run: Run) -> ImmediateOutcome | None:
-        """Run a call in its own task; return None if it was cancelled before the task began."""
-        return await run(execute, asyncio.current_task()) if execute.call.key in self._claimed else None
-
-    def cancel(self, key: str) -> bool:
-        """Ask a call to stop. Return False if it does not run; it can't begin any more then."""
-        running = self._running.get(key)
-        if running is not None:
-            running.unwanted = True
-            self._cancel(running)
-        else:
-            self._claimed.discard(key)
-        return running is not None
-
-    def cancel_all(self) -> None:
+    def stop_all(self) -> None:
         """Ask every call to stop."""
-        for key in list(self._running):
-            self.cancel(key)
+        for _, running in self._book.list_running():
+            self.stop(running)
 
     def close(self) -> None:
         """Stop the timer; mark running calls as cancelled."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for running in self._running.values():
+        for _, running in self._book.list_running():
             running.signals.cancelled = True
         self._on_abandoned = (
             _ignore_abandoned  # the session goes now, not with the next collection of garbage
         )
 
     async def run(
-        self, prepared: PreparedCall, execute: ExecuteCall, task: asyncio.Task[Any] | None
+        self,
+        prepared: PreparedCall,
+        execute: ExecuteCall,
+        call: CallEntry,
+        task: asyncio.Task[Any] | None,
     ) -> ImmediateOutcome | None:
-        """Run one call in the current task, given if known; return None if it was abandoned meanwhile."""
+        """Run one call in the current task, given if known; return None if it was abandoned meanwhile.
+
+        A call with an outcome stays in ``RUNNING`` until the caller has passed the outcome on.
+        """
         alone = prepared.entry.tool.sequential
         turns = self._turns if _can_run_commands(prepared) else None
         inside = self._lock.enter_at_once(alone=alone)
@@ -207,25 +175,30 @@ class RunningCalls:
         signals = self._make_signals(prepared, 1) if begins else CallSignals(math.inf)
         running = Running(prepared, signals, task or asyncio.current_task(), inside=inside)
         running.turns = turns if begins else None
-        self._running[execute.call.key] = running
+        self._book.move(call, CallPhase.RUNNING)
+        call.running = running
+        outcome = None
         try:
-            outcome = None if begins else await self._wait(running, turns, alone=alone)
-            if outcome is None:
-                outcome = await self._dispatcher.execute(
+            ended = None if begins else await self._wait(running, turns, alone=alone)
+            if ended is None:
+                ended = await self._dispatcher.execute(
                     prepared, execute.call_id, execute.call.digest, running.signals
                 )
-                if outcome.again:
-                    outcome = await self._try_again(running, execute, outcome)
+                if ended.again:
+                    ended = await self._try_again(running, execute, ended)
+            outcome = ended
         finally:
             running.signals.over = True
-            self._claimed.discard(execute.call.key)
-            current = self._running.get(execute.call.key) is running
-            if current:
-                del self._running[execute.call.key]
+            # A call that was abandoned has moved on: this task ends late, and nothing of it counts any more.
+            is_current = call.running is running
+            if is_current:
+                call.running = None
+            if is_current and outcome is None:
+                self._book.move(call, CallPhase.ABSENT)
             self._leave(running)
         if running.give_up_at < math.inf and running.task is not None:
             running.task.uncancel()
-        return outcome if current else None
+        return outcome if is_current else None
 
     async def _wait(
         self, running: Running, turns: SessionTurns | None, *, alone: bool
@@ -318,9 +291,10 @@ class RunningCalls:
         self._timer = None
         self._next_look = math.inf
         now = time.monotonic()
-        for key, running in list(self._running.items()):
+        for call, running in self._book.list_running():
             if running.give_up_at <= now:
-                del self._running[key]
+                # From here on the call has this outcome, whatever its task still does or returns.
+                call.running = None
                 self._watch.abandoned += 1
                 running.unwanted = True
                 running.signals.over = True
@@ -346,7 +320,8 @@ class Delegation:
     Args:
         dispatcher: Checks calls and makes results.
         now_ms: The clock.
-        due: Receives the stimuli for the session.
+        book: The phases of the session's calls; a call whose result is being made is in ``ANSWERING``.
+        put: Takes a cause and a stimulus for the session.
         out: Receives the instructions for the supervisor.
         ids: Gives the calls their ids for the program.
     """
@@ -355,7 +330,8 @@ class Delegation:
         self,
         dispatcher: Dispatcher,
         now_ms: Callable[[], int],
-        due: deque[tuple[str, Stimulus]],
+        book: CallBook,
+        put: Callable[[str, Stimulus], None],
         out: list[Any],
         ids: SessionIds,
     ) -> None:
@@ -363,11 +339,10 @@ class Delegation:
         """Names of the tools that the program runs."""
         self._dispatcher = dispatcher
         self._now_ms = now_ms
-        self._due = due
+        self._book = book
+        self._put = put
         self._out = out
         self._ids = ids
-        self._taking: dict[str, todo.TakeAnswer] = {}
-        """Call to the answer that its result is being made of."""
 
     def hand_over(
         self, execute: todo.ExecuteCall, prepared: PreparedCall | None, call: CallState
@@ -392,20 +367,20 @@ class Delegation:
         expires_at_ms = at_ms + int(self._dispatcher.timeout_s(checked) * 1000)
         client_id = self._ids.client(key)
         delegated = stimuli.CallHandedOver(at_ms, client_id, checked.call, expires_at_ms, to_person)
-        self._due.append((f"call:{key}", delegated))
+        self._put(f"call:{key}", delegated)
         return None
 
-    def ask_for(self, wanted: ToolInput, state: SessionState, key: str) -> stimuli.CallHandedOver:
-        """Return the stimulus by which a running call asks a person for input."""
-        call, at_ms = state.calls[key], self._now_ms()
+    def ask_for(self, wanted: ToolInput, state: SessionState, checked: CheckedCall) -> stimuli.CallHandedOver:
+        """Return the stimulus by which a call that ran asks a person for input."""
+        at_ms = self._now_ms()
+        client_id = derive_client_id(state, state.calls[checked.key])
         expires_at_ms = at_ms + int(self._dispatcher.answer_s * 1000)
-        return stimuli.CallHandedOver(
-            at_ms, derive_client_id(state, call), call.final, expires_at_ms, to_person=True, input=wanted
-        )
+        return stimuli.CallHandedOver(at_ms, client_id, checked, expires_at_ms, to_person=True, input=wanted)
 
     def prepare_outcome(self, take: todo.TakeAnswer, call: CallState) -> Making | None:
         """Return a function that makes an answer's outcome; None if the answer is refused and reported."""
-        if take.key in self._taking:
+        # Two surfaces may answer at the same time: the first answer counts while its result is made.
+        if self._book.find(take.key) is not None:
             self._out.append(todo.SettleAnswer(take.answer_id, taken=False))
             return None
         try:
@@ -415,9 +390,5 @@ class Delegation:
             refused = todo.SettleAnswer(take.answer_id, taken=False, refusal=error.message, field=field)
             self._out.append(refused)
             return None
-        self._taking[take.key] = take
+        self._book.enter(take.key, CallPhase.ANSWERING).take = take
         return partial(self._dispatcher.fit_images, made, call.final.tier)
-
-    def answer_to(self, key: str) -> todo.TakeAnswer | None:
-        """Return, once, the answer that a call's result was made of; None = of none."""
-        return self._taking.pop(key, None) if self._taking else None

@@ -1,0 +1,1 @@
+"""The calls of one session on its host: prepared, run, answered, ended."""
