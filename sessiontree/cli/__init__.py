@@ -1,5 +1,5 @@
 """The command line: every command that a person types.
 
-Floor 7. It parses arguments, calls the API, and prints text or JSON.
+Floor 7, over ``bench``. It parses arguments, calls the API, and prints text or JSON.
 Not here: anything that another program would call (``api``).
 """

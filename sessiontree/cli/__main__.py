@@ -5,7 +5,6 @@ Installers start a command with an interpreter that obeys ``PYTHONPATH`` and ``.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 
@@ -17,7 +16,9 @@ def main() -> None:
     if not is_closed():
         words = build_command(os.path.abspath(sys.argv[0]), *sys.argv[1:])  # noqa: PTH100 - links stay as they are
         os.execv(words[0], words)  # noqa: S606 - this interpreter, and our own file
-    importlib.import_module("sessiontree.cli.app").main()
+    from sessiontree.cli import app
+
+    app.main()
 
 
 if __name__ == "__main__":

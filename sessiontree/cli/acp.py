@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.api.runtime.runtime_options import BackendName
-from sessiontree.cli.options import load
+from sessiontree.cli.configured_tree import load_configuration
+from sessiontree.cli.door import list_models, make_conversations, parse_rights
 from sessiontree.cli.screen import RichScreen
+from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.version import explain_installation
 
 PRINCIPAL = "acp"
@@ -58,18 +61,18 @@ def acp(  # noqa: PLR0913 - each is an option of the command
     """
     pipes = _Pipes.take()
     try:
-        make_transport = load("sessiontree.doors.acp.json_lines:MessageLines")
+        from sessiontree.doors.acp.agent import serve_editor
+        from sessiontree.doors.acp.json_lines import MessageLines
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"this command needs the extra acp ({error.name} is missing): {explain_installation('acp')}"
         ) from error
     serving = _Serving(config, state_dir, backend, model, agent)
     rights = serving.rights(tuple(roots), tier, budget_usd)
-    serve = load("sessiontree.doors.acp.agent:serve_editor")
 
     async def run() -> None:
         reader, write = await _open_streams(pipes)
-        await serve(make_transport(reader, write), serving.open_conversations, rights, serving.opened)
+        await serve_editor(MessageLines(reader, write), serving.open_conversations, rights, serving.opened)
 
     return _run_until_left(run)
 
@@ -109,8 +112,7 @@ class _Serving:
         agent: str | None,
     ) -> None:
         self._config = config
-        self._find_state_dir = load("sessiontree.cli.tree:find_state_dir")
-        self._state_dir = None if state_dir is None else self._find_state_dir(None, state_dir)
+        self._state_dir = None if state_dir is None else find_state_dir(None, state_dir)
         self._backend = backend
         self._model = model
         self._agent = agent
@@ -128,23 +130,16 @@ class _Serving:
         """
         if budget_usd is not None and not budget_usd > 0:
             raise ConfigError(f"--budget-usd {budget_usd!r} is not above 0")
-        given_rights, make_principal, make_editor_rights, load_configuration = (
-            load(name)
-            for name in (
-                "sessiontree.cli.door:parse_rights",
-                "sessiontree.doors.principals:DoorPrincipal",
-                "sessiontree.doors.acp.agent:EditorRights",
-                "sessiontree.cli.configured_tree:load_configuration",
-            )
-        )
+        from sessiontree.doors.acp.agent import EditorRights
+
         first, *_ = given = [
-            given_rights(tier, each, budget_usd=budget_usd, agents=None, tools=None, approve=True)
+            parse_rights(tier, each, budget_usd=budget_usd, agents=None, tools=None, approve=True)
             for each in (roots or (Path(),))
         ]
         places = tuple(Path(each.workspace) for each in given) if roots else ()
         agent = self._agent or load_configuration(self._config, Path(first.workspace)).agent or "default"
-        principal = make_principal(PRINCIPAL, "editor", first)
-        return make_editor_rights(principal, agent, self.models_of, places)
+        principal = DoorPrincipal(PRINCIPAL, "editor", first)
+        return EditorRights(principal, agent, self.models_of, places)
 
     def models_of(self, workspace: Path, agent: str) -> Any:
         """Return what may answer in sessions of an agent, first what does where nobody chooses.
@@ -152,22 +147,22 @@ class _Serving:
         Raises:
             ConfigError: the configuration can't be used.
         """
-        load_configuration = load("sessiontree.cli.configured_tree:load_configuration")
         configured = load_configuration(self._config, workspace)
-        return load("sessiontree.cli.door:list_models")(configured, self._model, agent)
+        return list_models(configured, self._model, agent)
 
     def open_conversations(self, workspace: Path, tree_id: str | None) -> Any:
         """Return what keeps new trees of a workspace, or those of the journal that has a tree."""
-        place = self._state_dir or self._find_state_dir(workspace, None)
+        place = self._state_dir or find_state_dir(workspace, None)
         if (place, tree_id) not in self._opened:
-            make_channel = load("sessiontree.doors.acp.editor_session:EditorChannel")
-            self._opened[place, tree_id] = load("sessiontree.cli.door:make_conversations")(
+            from sessiontree.doors.acp.editor_session import EditorChannel
+
+            self._opened[place, tree_id] = make_conversations(
                 place,
                 self._config,
                 self._backend,
                 model=self._model,
                 tree_id=tree_id,
-                channel_for=lambda principal: make_channel((principal.principal_id,)),
+                channel_for=lambda principal: EditorChannel((principal.principal_id,)),
             )
         return self._opened[place, tree_id]
 

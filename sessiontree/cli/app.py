@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -18,28 +19,25 @@ from sessiontree.cli import (
     bench_commands,
     cron_commands,
     journal_commands,
+    live_commands,
     mcp_commands,
     memory_commands,
     program_commands,
     token_commands,
 )
 from sessiontree.cli.options import (
-    BODIES,
     AsJson,
     Backend,
     ConfigFile,
     DryRunOption,
     MainAgent,
     ModelName,
-    OpenTree,
     Quiet,
-    Session,
     StateDir,
     View,
     Workspace,
     WorkspaceOption,
-    load,
-    run_body,
+    open_screen,
 )
 from sessiontree.version import VERSION
 
@@ -103,7 +101,10 @@ def survey(
 
     Exit codes: 0 written, 1 failed, 2 can't begin, 3 an earlier report was kept, 130 after Ctrl-C.
     """
-    run_body("survey", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.survey.command import survey
+
+        execute(survey)
 
 
 @app.command()
@@ -166,8 +167,14 @@ def run(  # noqa: PLR0913 - each option is a parameter
     options = locals()
     if program is None and not inputs:
         del options["program"], options["inputs"]
-        run_body("run", **options)
-    run_body("run program", **options)
+        with open_screen(options) as execute:
+            from sessiontree.cli.run import run
+
+            execute(run)
+    with open_screen(options) as execute:
+        from sessiontree.cli.program_run import run_program
+
+        execute(run_program)
 
 
 @app.command()
@@ -199,11 +206,16 @@ def resume(  # noqa: PLR0913 - each option is a parameter
     options = locals()
     if options.pop("dry_run"):
         shown = ("tree_or_path", "path", "config", "state_dir", "as_json")
-        run_body("dry resume", **{name: options[name] for name in shown})
-        return
+        with open_screen({name: options[name] for name in shown}) as execute:
+            from sessiontree.cli.dry_run import show_resume
+
+            execute(show_resume)
     if options.pop("as_json"):
         raise typer.BadParameter("--json needs --dry-run")
-    run_body("resume", **options, survey=lambda: load(BODIES["resume survey"]))
+    with open_screen(options) as execute:
+        from sessiontree.cli.resume import resume
+
+        execute(resume)
 
 
 @app.command()
@@ -240,18 +252,24 @@ def ask(  # noqa: PLR0913 - each option is a parameter
             raise typer.BadParameter("--max-cost bounds what a model costs; name one with --model")
         if config is not None:
             raise typer.BadParameter("--config is for the sessions of a model; name one with --model")
-        run_body("ask", **options, limit=3 if limit is None else limit, backend=backend)
-    run_body(
-        "ask model",
-        **options,
-        limit=limit,
-        model=model,
-        max_cost=max_cost,
-        configuration=lambda place: load("sessiontree.cli.configured_tree:load_configuration")(config, place),
-        backend=backend,
-        check_models=lambda options: load("sessiontree.cli.configured_tree:check_models")(options),
-        progress=lambda: load("sessiontree.cli.screen:RichScreen")(sys.stderr),
-    )
+        with open_screen({**options, "limit": 3 if limit is None else limit, "backend": backend}) as execute:
+            from sessiontree.survey.ask import ask
+
+            execute(ask)
+    options |= {"limit": limit, "model": model, "max_cost": max_cost, "backend": backend}
+    with open_screen(options) as execute:
+        from sessiontree.cli.configured_tree import check_models, load_configuration
+        from sessiontree.cli.screen import RichScreen
+        from sessiontree.survey.investigation import ask_model
+
+        execute(
+            partial(
+                ask_model,
+                configuration=partial(load_configuration, config),
+                check_models=check_models,
+                progress=lambda: RichScreen(sys.stderr),
+            )
+        )
 
 
 @app.command()
@@ -276,12 +294,28 @@ def tree(
     if html is not None:
         if listed or followed or as_json:
             raise typer.BadParameter("--html writes a page; leave --list, --follow and --json out")
-        run_body("tree page", path=path, state_dir=state_dir, tree_id=tree_id, html=html)
+        with open_screen({"path": path, "state_dir": state_dir, "tree_id": tree_id, "html": html}) as execute:
+            from sessiontree.cli.tree_page import save
+
+            execute(save)
     if followed:
-        run_body("follow", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
+        with open_screen(
+            {"path": path, "state_dir": state_dir, "tree_id": tree_id, "as_json": as_json}
+        ) as execute:
+            from sessiontree.cli.follow import follow
+
+            execute(follow)
     if listed:
-        run_body("trees", path=path, state_dir=state_dir, as_json=as_json)
-    run_body("tree", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
+        with open_screen({"path": path, "state_dir": state_dir, "as_json": as_json}) as execute:
+            from sessiontree.cli.tree_list import show_list
+
+            execute(show_list)
+    with open_screen(
+        {"path": path, "state_dir": state_dir, "tree_id": tree_id, "as_json": as_json}
+    ) as execute:
+        from sessiontree.cli.tree import show
+
+        execute(show)
 
 
 @app.command()
@@ -318,7 +352,10 @@ def serve(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 2 can't begin, 130 after Ctrl-C.
     """
-    run_body("serve", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.serve import serve
+
+        execute(serve)
 
 
 @app.command()
@@ -349,7 +386,10 @@ def acp(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 the editor has left, 2 can't begin, 130 after Ctrl-C.
     """
-    run_body("acp", **{**locals(), "roots": roots or []})
+    with open_screen({**locals(), "roots": roots or []}) as execute:
+        from sessiontree.cli.acp import acp
+
+        execute(acp)
 
 
 @app.command()
@@ -372,7 +412,10 @@ def show(
 
     The tree may be live. Exit codes: 0 shown, 1 nothing ran here yet, 2 no such tree or session exists.
     """
-    run_body("show", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.show import show
+
+        execute(show)
 
 
 @app.command()
@@ -390,7 +433,10 @@ def replay(
 
     Exit codes: 0 the same, or only read, 1 a difference, or a damaged journal, 2 can't begin.
     """
-    run_body("replay", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.replay import replay
+
+        execute(replay)
 
 
 @app.command()
@@ -422,89 +468,19 @@ def fork(  # noqa: PLR0913 - each option is a parameter
     """
     options = locals()
     if options.pop("dry_run"):
-        run_body("dry fork", **options)
-        return
+        with open_screen(options) as execute:
+            from sessiontree.cli.dry_run import show_fork
+
+            execute(show_fork)
     options.pop("config")
-    run_body("fork", **options)
+    with open_screen(options) as execute:
+        from sessiontree.cli.fork import fork
+
+        execute(fork)
 
 
-@app.command()
-def approvals(  # noqa: PLR0913 - each option is a parameter
-    path: Workspace = None,
-    state_dir: StateDir = None,
-    tree_id: Annotated[
-        str | None, typer.Option("--tree", help="A tree's id [default: all that are open, else the newest].")
-    ] = None,
-    as_json: AsJson = False,
-    approve: Annotated[str | None, typer.Option(help="Approve the request with this id.")] = None,
-    deny: Annotated[str | None, typer.Option(help="Deny the request with this id.")] = None,
-    forget: Annotated[
-        str | None, typer.Option(help="Lift the denial of the request with this id: it is asked again.")
-    ] = None,
-    answer_id: Annotated[
-        str | None, typer.Option("--answer", help="Answer the question with this id, by --text.")
-    ] = None,
-    text: Annotated[
-        list[str] | None,
-        typer.Option(help="An answer: numbers of options, or words. Once for each question."),
-    ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why; a denial shows it to the model.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="List all requests, decided ones too.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep running and ask about new requests.")] = False,
-) -> None:
-    """List approval requests and questions that wait; at a terminal, answer them one by one.
-
-    Answers go to the live runtime of the workspace; without one the journal is only read.
-    """
-    run_body("approvals", **locals())
-
-
-@app.command()
-def cancel(
-    path: Workspace = None,
-    state_dir: StateDir = None,
-    tree_id: OpenTree = None,
-    session: Session = "main",
-    reason: Annotated[str | None, typer.Option(help="Why; written to the journal.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """End a session of a live tree and all sessions below it; print how each ended."""
-    run_body("cancel", **locals())
-
-
-@app.command()
-def interrupt(
-    path: Workspace = None,
-    state_dir: StateDir = None,
-    tree_id: OpenTree = None,
-    session: Session = "main",
-    reason: Annotated[str | None, typer.Option(help="Why; sent to callers that wait for a reply.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Stop the work of a session of a live tree and of all sessions below it; the sessions stay open."""
-    run_body("interrupt", **locals())
-
-
-@app.command()
-def chat(  # noqa: PLR0913 - each option is a parameter
-    path: Workspace = None,
-    state_dir: StateDir = None,
-    tree_id: OpenTree = None,
-    session: Session = "main",
-    model: ModelName = None,
-    agent: MainAgent = None,
-    config: ConfigFile = None,
-    backend: Backend = "ray",
-    view: View = False,
-) -> None:
-    """Chat with a session of a live tree; approval requests are shown in between.
-
-    With --model, --agent or --config a tree of its own is opened, or the tree of --tree is resumed.
-
-    Exit codes: 0 left or replied, 1 the input ended and its last message has no reply, 2 can't begin, 130
-    after Ctrl-C.
-    """
-    run_body("chat", **locals())
+for command in (live_commands.approvals, live_commands.cancel, live_commands.interrupt, live_commands.chat):
+    app.command()(command)
 
 
 @app.command()
@@ -522,7 +498,10 @@ def doctor(
     that does not answer within 30 s is named. Exit codes: 0 sessions can run, 1 something keeps them from
     it, 2 can't begin.
     """
-    run_body("doctor", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.doctor import doctor
+
+        execute(doctor)
 
 
 @app.command()
@@ -551,7 +530,10 @@ def tools(  # noqa: PLR0913 - each option is a parameter
     as_json: AsJson = False,
 ) -> None:
     """List all tools, those that a session holds, and why it does not hold the others."""
-    run_body("tools", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.tools import tools
+
+        execute(tools)
 
 
 @app.command()
@@ -560,7 +542,10 @@ def models(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
     Never shows a key.
     """
-    run_body("models", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.models import models
+
+        execute(models)
 
 
 app.add_typer(bench_commands.commands, name="bench")

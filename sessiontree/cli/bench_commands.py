@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from sessiontree.cli.options import BODIES, AsJson, load, run_body
+from sessiontree.cli.options import AsJson, open_screen
 
 commands = typer.Typer(
     help="Run benchmark suites over trees, and look at their results.",
@@ -127,7 +128,10 @@ def run(  # noqa: PLR0913 - each option is a parameter
     """
     lists = {"samples": samples or [], "tags": tags or [], "metadata": metadata or []}
     given = {name: value for name, value in locals().items() if name not in {*lists, "lists"}}
-    run_body("bench run", **given, **lists)
+    with open_screen({**given, **lists}) as execute:
+        from sessiontree.bench.run_commands import run
+
+        execute(run)
 
 
 @commands.command("list")
@@ -138,7 +142,10 @@ def list_suites(
     as_json: AsJson = False,
 ) -> None:
     """List the installed suites, and the runs in a directory."""
-    run_body("bench list", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.bench.run_commands import list_suites
+
+        execute(list_suites)
 
 
 @commands.command()
@@ -152,7 +159,10 @@ def prepare(
 
     Exit codes: 0 it is ready, 1 a node failed, 2 it could not be made here.
     """
-    run_body("bench prepare", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.bench.run_commands import prepare
+
+        execute(prepare)
 
 
 @commands.command()
@@ -170,7 +180,10 @@ def matrix(
 
     Exit codes: 0 all runs are complete, 1 some are not, 2 the file is wrong, 130 after Ctrl-C.
     """
-    run_body("bench matrix", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.bench.matrix.matrix_run import run_matrix_command
+
+        execute(run_matrix_command)
 
 
 @commands.command()
@@ -199,7 +212,10 @@ def report(
 
     Exit codes: 0 reported, 2 no such run, or no results yet.
     """
-    run_body("bench report", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.bench.result_commands import report
+
+        execute(report)
 
 
 @commands.command()
@@ -224,7 +240,10 @@ def metrics(
 
     Exit codes: 0 shown, 2 no such run, reducer or field.
     """
-    run_body("bench metrics", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.bench.result_commands import show_metrics
+
+        execute(show_metrics)
 
 
 @commands.command()
@@ -240,7 +259,10 @@ def compare(
 
     Exit codes: 0 compared, 2 no such run, or they can't be compared.
     """
-    run_body("bench compare", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.bench.result_commands import compare
+
+        execute(compare)
 
 
 @commands.command()
@@ -263,7 +285,11 @@ def show(
     """
     if html is not None and as_json:
         raise typer.BadParameter("--html writes a page; leave --json out")
-    run_body("bench show", **locals(), show_tree=load(BODIES["tree"]), save_tree=load(BODIES["tree page"]))
+    with open_screen(locals()) as execute:
+        from sessiontree.bench.result_commands import show
+        from sessiontree.cli import tree, tree_page
+
+        execute(partial(show, show_tree=tree.show, save_tree=tree_page.save))
 
 
 @commands.command()
@@ -299,21 +325,25 @@ def retry(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 all samples are scored, 1 some are not, 2 can't begin, 130 after Ctrl-C.
     """
-    run_body(
-        "bench retry",
-        run=run,
-        suite=suite,
-        statuses=statuses or [],
-        samples=samples or [],
-        as_json=as_json,
-        model=model,
-        concurrency=concurrency,
-        address=address,
-        backend=backend,
-        max_cost_usd=max_cost,
-        fail_on_error=fail_on_error,
-        accept_changes=accept_changes,
-    )
+    with open_screen(
+        {
+            "run": run,
+            "suite": suite,
+            "statuses": statuses or [],
+            "samples": samples or [],
+            "as_json": as_json,
+            "model": model,
+            "concurrency": concurrency,
+            "address": address,
+            "backend": backend,
+            "max_cost_usd": max_cost,
+            "fail_on_error": fail_on_error,
+            "accept_changes": accept_changes,
+        }
+    ) as execute:
+        from sessiontree.bench.mend_commands import retry
+
+        execute(retry)
 
 
 @commands.command()
@@ -333,28 +363,38 @@ def rescore(
     Exit codes: 0 done, 1 some scores stay as they are: a scorer failed, or something was not kept;
     2 can't begin.
     """
-    run_body(
-        "bench rescore",
-        run=run,
-        suite=suite,
-        scorers=scorers or [],
-        samples=samples or [],
-        reason=reason,
-        accept_changes=accept_changes,
-        as_json=as_json,
-    )
+    with open_screen(
+        {
+            "run": run,
+            "suite": suite,
+            "scorers": scorers or [],
+            "samples": samples or [],
+            "reason": reason,
+            "accept_changes": accept_changes,
+            "as_json": as_json,
+        }
+    ) as execute:
+        from sessiontree.bench.mend_commands import rescore
+
+        execute(rescore)
 
 
 @commands.command()
 def pause(run: RunName) -> None:
     """Let no more samples of a run begin; those that are worked on go on to their end."""
-    run_body("bench pause", run=run)
+    with open_screen({"run": run}) as execute:
+        from sessiontree.bench.mend_commands import pause
+
+        execute(pause)
 
 
 @commands.command()
 def resume(run: RunName) -> None:
     """Let a paused run go on."""
-    run_body("bench resume", run=run)
+    with open_screen({"run": run}) as execute:
+        from sessiontree.bench.mend_commands import resume
+
+        execute(resume)
 
 
 @commands.command("set")
@@ -366,7 +406,10 @@ def set_settings(
     ],
 ) -> None:
     """Change settings of a run while it goes on; its programs take them over within seconds."""
-    run_body("bench set", run=run, values=values)
+    with open_screen({"run": run, "values": values}) as execute:
+        from sessiontree.bench.mend_commands import set_settings
+
+        execute(set_settings)
 
 
 @commands.command()
@@ -389,7 +432,10 @@ def view(
 
     Exit codes: 0 ended or written, 2 no such run, or it can't be served.
     """
-    run_body("bench view", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.bench.view.view_command import view
+
+        execute(view)
 
 
 @commands.command("inspect-worker")
@@ -418,4 +464,7 @@ def inspect_worker(
 
     Exit codes: 0 every task is complete, 1 some are not, 2 can't begin.
     """
-    run_body("bench inspect-worker", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.bench.inspect_sets.worker_command import inspect_worker
+
+        execute(inspect_worker)

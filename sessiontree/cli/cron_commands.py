@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sessiontree.cli.options import AsJson, StateDir, WorkspaceOption, run_body
+from sessiontree.cli.options import AsJson, StateDir, WorkspaceOption, open_screen
 
 commands = typer.Typer(
     help="List the timed jobs of trees, and run, pause, resume or remove one.",
@@ -32,7 +32,10 @@ def show_list(
     as_json: AsJson = False,
 ) -> None:
     """List the timed jobs of all trees, open or not. Never writes to the journal."""
-    run_body("cron list", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.cron import show_list
+
+        execute(show_list)
 
 
 @commands.command()
@@ -44,7 +47,10 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one timed job: its text, its times, what it starts, for whom. Never writes to the journal."""
-    run_body("cron show", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.cron import show
+
+        execute(show)
 
 
 @commands.command()
@@ -57,7 +63,10 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """Show when a timed job ran, and which of its times it did not run at. Never writes to the journal."""
-    run_body("cron runs", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.cron import show_runs
+
+        execute(show_runs)
 
 
 @commands.command()
@@ -69,7 +78,10 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a timed job of a live tree now; its own times stay as they are."""
-    run_body("cron change", action="run", **locals())
+    with open_screen({**locals(), "action": "run"}) as execute:
+        from sessiontree.cli.cron import change
+
+        execute(change)
 
 
 @commands.command()
@@ -81,7 +93,10 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Pause a timed job of a live tree: its times are skipped until it is resumed."""
-    run_body("cron change", action="pause", **locals())
+    with open_screen({**locals(), "action": "pause"}) as execute:
+        from sessiontree.cli.cron import change
+
+        execute(change)
 
 
 @commands.command()
@@ -93,7 +108,10 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Resume a paused job of a live tree."""
-    run_body("cron change", action="resume", **locals())
+    with open_screen({**locals(), "action": "resume"}) as execute:
+        from sessiontree.cli.cron import change
+
+        execute(change)
 
 
 @commands.command()
@@ -105,4 +123,7 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove a timed job of a live tree; a run that goes on is not stopped."""
-    run_body("cron change", action="remove", **locals())
+    with open_screen({**locals(), "action": "remove"}) as execute:
+        from sessiontree.cli.cron import change
+
+        execute(change)

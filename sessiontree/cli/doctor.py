@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sessiontree.api.runtime import ray_door
 from sessiontree.backends.ray.engine.cluster_report import ClusterReport
 from sessiontree.backends.ray.engine.engine_settings import RayOptions
 from sessiontree.browser.found import FoundBrowser, find_browser
@@ -37,7 +38,6 @@ from sessiontree.cli.findings import (
     judge_runtime,
     judge_state,
 )
-from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen, format_count
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import SessionTreeError
@@ -47,8 +47,6 @@ from sessiontree.programs.found import FoundInterpreter, find_interpreter
 from sessiontree.sandbox import CommandConfinement, command_confinement, find_speech_program
 from sessiontree.sandbox.jobs.job_output import can_draw
 from sessiontree.workspace.git_files import find_git
-
-_PROBE = "sessiontree.backends.ray.cluster.cluster_probe:look_at_cluster"
 
 FINE, ILL = 0, 1
 """Exit codes: sessions can run here; something keeps them from it."""
@@ -159,7 +157,7 @@ def _look_at_live(state: State, found: list[Finding]) -> LiveRuntime | None:
 def _look_at_cluster(address: str, installation: Installation, found: list[Finding]) -> ClusterReport | None:
     """Return the cluster at an address, and add what is wrong with it."""
     try:
-        cluster: ClusterReport = asyncio.run(load(_PROBE)(address))
+        cluster = asyncio.run(ray_door.look_at_cluster(address))
     except SessionTreeError as error:
         found.append(Finding.of("wrong", error))
         return None

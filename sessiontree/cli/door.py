@@ -16,7 +16,6 @@ from sessiontree.api.runtime.runtime import Runtime
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
 from sessiontree.cli.configured_tree import load_configuration, tree_options
-from sessiontree.cli.options import load
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import TierLabel
 from sessiontree.contracts.settings.settings import suggest_nearest
@@ -114,13 +113,13 @@ def list_models(configured: Configuration, model: str | None, agent: str) -> lis
     Raises:
         ConfigError: the configuration can't be used.
     """
-    make_choice = load("sessiontree.doors.acp.options:ModelChoice")
+    from sessiontree.doors.acp.options import ModelChoice
 
-    def build_choice(name: str, options: dict[str, Any]) -> Any:
+    def build_choice(name: str, options: dict[str, Any]) -> ModelChoice:
         spec = options["agents"].get(agent) or AgentSpec()
         made = resolve_models(options["model"], options["models"], {agent: spec})[agent]
         size = spec.config.context_tokens or getattr(made, "context_tokens", None)
-        return make_choice(name, get_model_name(made), options["model"], size)
+        return ModelChoice(name, get_model_name(made), options["model"], size)
 
     options = tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
     usual = model or ", ".join(configured.model)

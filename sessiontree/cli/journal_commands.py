@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from sessiontree.cli.options import AsJson, StateDir, Uri, WorkspaceOption, run_body
+from sessiontree.cli.options import AsJson, StateDir, Uri, WorkspaceOption, open_screen
 
 commands = typer.Typer(
     help="Export trees from the journal, import them, or erase them.",
@@ -37,7 +37,10 @@ def export(
 
     Exit codes: 0 written, 1 only the good beginning of a damaged tree was written, 2 can't begin.
     """
-    run_body("journal export", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.journal import export
+
+        execute(export)
 
 
 @commands.command("import")
@@ -54,7 +57,10 @@ def import_(
 
     The tree keeps its configuration: workspace, limits, rights and rules. Import files you trust.
     """
-    run_body("journal import", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.journal import import_
+
+        execute(import_)
 
 
 @commands.command()
@@ -84,7 +90,10 @@ def prune(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 erased, or no tree qualifies, 1 you said no, 2 can't begin.
     """
-    run_body("journal prune", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.journal import prune
+
+        execute(prune)
 
 
 @commands.command()
@@ -105,4 +114,7 @@ def erase(
 
     Exit codes: 0 erased, 1 you said no, 2 can't begin.
     """
-    run_body("journal erase", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.journal import erase
+
+        execute(erase)

@@ -18,7 +18,7 @@ from sessiontree.cli.options import (
     StateDir,
     TalksTo,
     WorksIn,
-    run_body,
+    open_screen,
 )
 
 commands = typer.Typer(
@@ -58,13 +58,19 @@ def serve(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 served, 2 can't begin.
     """
-    run_body("mcp serve", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.mcp_server import serve
+
+        execute(serve)
 
 
 @commands.command("list")
 def show_list(config: ConfigFile = None, state_dir: StateDir = None, as_json: AsJson = False) -> None:
     """List the configured servers, without connecting to them."""
-    run_body("mcp list", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.mcp_client import show_list
+
+        execute(show_list)
 
 
 @commands.command()
@@ -80,7 +86,10 @@ def check(
 
     Exit codes: 0 all are accepted as they are, 1 one is not, 2 can't begin.
     """
-    run_body("mcp check", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.mcp_client import check
+
+        execute(check)
 
 
 @commands.command()
@@ -94,7 +103,10 @@ def accept(
 
     Exit codes: 0 accepted, 1 not accepted, 2 can't be reached.
     """
-    run_body("mcp accept", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.mcp_client import accept
+
+        execute(accept)
 
 
 @commands.command()
@@ -110,7 +122,10 @@ def allow(
 
     Exit codes: 0 changed, 2 can't be changed.
     """
-    run_body("mcp allow", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.mcp_client import allow
+
+        execute(allow)
 
 
 @commands.command()
@@ -119,4 +134,7 @@ def login(server: _Server, config: ConfigFile = None) -> None:
 
     Exit codes: 0 logged in, 2 failed.
     """
-    run_body("mcp login", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.mcp_client import login
+
+        execute(login)

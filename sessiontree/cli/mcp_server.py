@@ -8,7 +8,6 @@ from pathlib import Path
 
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.door import make_conversations, parse_rights
-from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError
@@ -39,7 +38,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command
     """
     rights = parse_rights(tier, workspace, budget_usd=budget_usd, agents=agents, tools=tools, approve=approve)
     try:
-        serve_stdio = load("sessiontree.doors.mcp.stdio:serve_stdio")
+        from sessiontree.doors.mcp.stdio import serve_stdio
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"MCP needs the extra mcp ({error.name} is missing): {explain_installation('mcp')}"

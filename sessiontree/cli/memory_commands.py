@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sessiontree.cli.options import AsJson, StateDir, Uri, WorkspaceOption, run_body
+from sessiontree.cli.options import AsJson, StateDir, Uri, WorkspaceOption, open_screen
 
 commands = typer.Typer(
     help="Search, list, export, import or forget what sessions stored in memory.",
@@ -41,7 +41,10 @@ def search(  # noqa: PLR0913 - each option is a parameter
     as_json: AsJson = False,
 ) -> None:
     """Show the records that match a query best, best first."""
-    run_body("memory search", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.memory import search
+
+        execute(search)
 
 
 @commands.command("list")
@@ -56,7 +59,10 @@ def show_list(  # noqa: PLR0913 - each option is a parameter
     as_json: AsJson = False,
 ) -> None:
     """Show the newest records."""
-    run_body("memory list", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.memory import show_list
+
+        execute(show_list)
 
 
 @commands.command()
@@ -68,7 +74,10 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write all records as NDJSON; a file is replaced once the export is whole."""
-    run_body("memory export", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.memory import export
+
+        execute(export)
 
 
 @commands.command("import")
@@ -81,7 +90,10 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Import an export, whole or not at all; existing records stay."""
-    run_body("memory import", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.memory import import_
+
+        execute(import_)
 
 
 @commands.command()
@@ -93,7 +105,10 @@ def reindex(
     as_json: AsJson = False,
 ) -> None:
     """Compute the vectors of all records again, with the same embedder or another."""
-    run_body("memory reindex", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.memory import reindex
+
+        execute(reindex)
 
 
 @commands.command()
@@ -111,4 +126,7 @@ def forget(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 forgotten, or nothing fits, 1 you said no, 2 can't begin.
     """
-    run_body("memory forget", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.memory import forget
+
+        execute(forget)

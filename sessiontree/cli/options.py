@@ -1,84 +1,16 @@
-"""Options that several commands have, and how the body of a command is run."""
+"""Options that several commands have, and the screen of a command."""
 
 from __future__ import annotations
 
-import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
-BODIES = {
-    "survey": "sessiontree.survey.command:survey",
-    "run": "sessiontree.cli.run:run",
-    "run program": "sessiontree.cli.program_run:run_program",
-    "resume": "sessiontree.cli.resume:resume",
-    "resume survey": "sessiontree.survey.command:resume",
-    "ask": "sessiontree.survey.ask:ask",
-    "ask model": "sessiontree.survey.investigation:ask_model",
-    "tree": "sessiontree.cli.tree:show",
-    "tree page": "sessiontree.cli.tree_page:save",
-    "trees": "sessiontree.cli.tree_list:show_list",
-    "show": "sessiontree.cli.show:show",
-    "serve": "sessiontree.cli.serve:serve",
-    "acp": "sessiontree.cli.acp:acp",
-    "follow": "sessiontree.cli.follow:follow",
-    "approvals": "sessiontree.cli.approvals:approvals",
-    "cancel": "sessiontree.cli.cancel:cancel",
-    "interrupt": "sessiontree.cli.cancel:interrupt",
-    "chat": "sessiontree.cli.chat:chat",
-    "fork": "sessiontree.cli.fork:fork",
-    "dry fork": "sessiontree.cli.dry_run:show_fork",
-    "dry resume": "sessiontree.cli.dry_run:show_resume",
-    "replay": "sessiontree.cli.replay:replay",
-    "doctor": "sessiontree.cli.doctor:doctor",
-    "tools": "sessiontree.cli.tools:tools",
-    "models": "sessiontree.cli.models:models",
-    "journal export": "sessiontree.cli.journal:export",
-    "journal import": "sessiontree.cli.journal:import_",
-    "journal prune": "sessiontree.cli.journal:prune",
-    "journal erase": "sessiontree.cli.journal:erase",
-    "bench run": "sessiontree.bench.run_commands:run",
-    "bench list": "sessiontree.bench.run_commands:list_suites",
-    "bench prepare": "sessiontree.bench.run_commands:prepare",
-    "bench matrix": "sessiontree.bench.matrix.matrix_run:run_matrix_command",
-    "bench report": "sessiontree.bench.result_commands:report",
-    "bench metrics": "sessiontree.bench.result_commands:show_metrics",
-    "bench compare": "sessiontree.bench.result_commands:compare",
-    "bench show": "sessiontree.bench.result_commands:show",
-    "bench view": "sessiontree.bench.view.view_command:view",
-    "bench retry": "sessiontree.bench.mend_commands:retry",
-    "bench rescore": "sessiontree.bench.mend_commands:rescore",
-    "bench pause": "sessiontree.bench.mend_commands:pause",
-    "bench resume": "sessiontree.bench.mend_commands:resume",
-    "bench inspect-worker": "sessiontree.bench.inspect_sets.worker_command:inspect_worker",
-    "bench set": "sessiontree.bench.mend_commands:set_settings",
-    "tokens create": "sessiontree.cli.tokens:create",
-    "tokens list": "sessiontree.cli.tokens:show_list",
-    "tokens revoke": "sessiontree.cli.tokens:revoke",
-    "mcp serve": "sessiontree.cli.mcp_server:serve",
-    "mcp list": "sessiontree.cli.mcp_client:show_list",
-    "mcp check": "sessiontree.cli.mcp_client:check",
-    "mcp accept": "sessiontree.cli.mcp_client:accept",
-    "mcp allow": "sessiontree.cli.mcp_client:allow",
-    "mcp login": "sessiontree.cli.mcp_client:login",
-    "program list": "sessiontree.cli.program:show_list",
-    "program check": "sessiontree.cli.program:check",
-    "program save": "sessiontree.cli.program:save",
-    "cron list": "sessiontree.cli.cron:show_list",
-    "cron show": "sessiontree.cli.cron:show",
-    "cron runs": "sessiontree.cli.cron:show_runs",
-    "cron change": "sessiontree.cli.cron:change",
-    "memory search": "sessiontree.cli.memory:search",
-    "memory list": "sessiontree.cli.memory:show_list",
-    "memory export": "sessiontree.cli.memory:export",
-    "memory import": "sessiontree.cli.memory:import_",
-    "memory reindex": "sessiontree.cli.memory:reindex",
-    "memory forget": "sessiontree.cli.memory:forget",
-}
-"""The body of each command: a function of a screen and its options that returns the exit code."""
-
-_RUNNER = "sessiontree.cli.screen:run"
+Execute: TypeAlias = Callable[[Callable[..., int]], NoReturn]
 
 StateDir = Annotated[
     Path | None,
@@ -150,12 +82,22 @@ WorksIn = Annotated[
 ]
 
 
-def run_body(name: str, /, **options: Any) -> NoReturn:
-    """Run the body of a command with its options, and exit with its code."""
-    raise typer.Exit(load(_RUNNER)(lambda: load(BODIES[name]), options))
+@contextmanager
+def open_screen(options: Mapping[str, Any]) -> Iterator[Execute]:
+    """Open the screen of a command, which ends with the exit code of the body that is executed there.
 
+    A command imports its body in this context. So help loads no body, and a body that can't be loaded is
+    reported like one that fails.
 
-def load(target: str) -> Any:
-    """Return what ``module:name`` names; it is loaded now, so that help is quick."""
-    module, _, name = target.partition(":")
-    return getattr(importlib.import_module(module), name)
+    Args:
+        options: The body's options.
+    """
+    from sessiontree.cli.screen import RichScreen, exit_on_fault
+
+    given = dict(options)  # a debugger may add later names to what locals() returned
+    with exit_on_fault():
+
+        def execute(body: Callable[..., int]) -> NoReturn:
+            raise typer.Exit(body(RichScreen(sys.stdout), **given))
+
+        yield execute

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sessiontree.cli.options import AsJson, ConfigFile, StateDir, WorkspaceOption, run_body
+from sessiontree.cli.options import AsJson, ConfigFile, StateDir, WorkspaceOption, open_screen
 
 commands = typer.Typer(
     help="List and check the owner's saved programs, and save one from a run.",
@@ -19,7 +19,10 @@ commands = typer.Typer(
 @commands.command("list")
 def show_list(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """List the saved programs next to the configuration, and the files there that can't be used."""
-    run_body("program list", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.program import show_list
+
+        execute(show_list)
 
 
 @commands.command()
@@ -43,7 +46,10 @@ def check(
 
     Exit codes: 0 it fits the agent, 1 it does not, 2 can't check.
     """
-    run_body("program check", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.program import check
+
+        execute(check)
 
 
 @commands.command()
@@ -61,4 +67,7 @@ def save(  # noqa: PLR0913 - each option is a parameter
     state_dir: StateDir = None,
 ) -> None:
     """Save a program that a session ran as a file next to the configuration."""
-    run_body("program save", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.program import save
+
+        execute(save)

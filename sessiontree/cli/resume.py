@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sessiontree import ConfigError, SessionTree
@@ -41,7 +41,6 @@ def resume(  # noqa: PLR0913 - each option is a parameter
     state_dir: Path | None,
     backend: BackendName,
     quiet: bool,
-    survey: Callable[[], Callable[..., int]],
 ) -> int:
     """Continue a tree of ``sessiontree run``, or have a survey continued; return the exit code.
 
@@ -54,7 +53,6 @@ def resume(  # noqa: PLR0913 - each option is a parameter
         state_dir: Where the journal is; None = the workspace's own place.
         backend: What runs the sessions.
         quiet: Whether nothing but the answer, questions and errors is shown.
-        survey: Brings what continues a survey.
 
     Raises:
         TreeNotFound: no tree ran here.
@@ -75,7 +73,9 @@ def resume(  # noqa: PLR0913 - each option is a parameter
         again = f"sessiontree chat --tree {tree_id} --model {left.model}{place_option(place)}"
         raise ConfigError(f"tree {tree_id} is a chat; go on with: {again}")
     if not left.purpose.startswith(_RUNS):
-        return survey()(screen, tree_or_path=tree_id, path=path, state_dir=place, backend=backend)
+        from sessiontree.survey.command import resume as resume_survey
+
+        return resume_survey(screen, tree_or_path=tree_id, path=path, state_dir=place, backend=backend)
     progress = RichScreen(sys.stderr, is_quiet=quiet)
     task_run = TaskRun(screen, progress, place, as_json=False, known_seq=last_seq, config=config)
     app = find_app(load_configuration(config, Path(left.workspace)), left.model, model)

@@ -11,8 +11,9 @@ import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from typing import Any, TextIO
+from typing import TextIO
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -226,20 +227,20 @@ def _show_plain_warnings() -> Iterator[None]:
         yield
 
 
-def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> int:
-    """Run a command and return its exit code; what it can't do is said in one line on stderr.
+@contextmanager
+def exit_on_fault() -> Iterator[None]:
+    """Say in one line on stderr what a command can't do, and end the program with an exit code.
 
-    Args:
-        load: Brings the command's body: a function of a screen and the options.
-        options: The body's options.
+    Raises:
+        typer.Exit: The command can't do it.
     """
     try:
         with _show_plain_warnings():
-            return load()(RichScreen(sys.stdout), **options)
+            yield
     except BrokenPipeError:
         # what is still buffered must not be written when the interpreter ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        raise typer.Exit(FAILED) from None
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith(_OF_THE_SURVEY):
             raise
@@ -247,7 +248,7 @@ def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> i
             f"sessiontree: {error.name} is not installed; this command needs the extra 'survey'; "
             f"{explain_installation('survey')}\n"
         )
-        return UNUSABLE
+        raise typer.Exit(UNUSABLE) from None
     except (SessionTreeError, OSError) as error:
         if isinstance(error, TreeNotFound) and error.missing == "journal":
             sys.stderr.write(
@@ -255,9 +256,9 @@ def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> i
                 f"({make_visible(error.path)}); begin with sessiontree run or sessiontree survey, "
                 "or name another workspace or --state-dir\n"
             )
-            return FAILED
+            raise typer.Exit(FAILED) from None
         sys.stderr.write(f"sessiontree: {type(error).__name__}: {make_visible(str(error))}\n")
-        return FAILED if isinstance(error, SessionFailed) else UNUSABLE
+        raise typer.Exit(FAILED if isinstance(error, SessionFailed) else UNUSABLE) from None
     except KeyboardInterrupt:
         sys.stderr.write("sessiontree: interrupted\n")
-        return INTERRUPTED
+        raise typer.Exit(INTERRUPTED) from None

@@ -11,7 +11,6 @@ from typing import Any
 
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.door import list_agents, make_conversations
-from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import complete_tree_id, find_state_dir
 from sessiontree.contracts.errors import ConfigError
@@ -75,41 +74,34 @@ def _make_doors(state_dir: Path, config: Path | None, backend: BackendName) -> A
     Raises:
         ConfigError: the configuration can't be used, or the extra ``serve`` is not installed.
     """
-    make_guard, make_routes, make_set = (
-        load(f"sessiontree.serve.{name}")
-        for name in ("door_guard:DoorGuard", "door_routes:DoorRoutes", "door_set:DoorSet")
-    )
+    from sessiontree.serve.routes.door_guard import DoorGuard
+    from sessiontree.serve.routes.door_routes import DoorRoutes
+    from sessiontree.serve.routes.door_set import DoorSet
+    from sessiontree.serve.server import Api
+
     conversations = make_conversations(state_dir, config, backend)
-    guard = make_guard(TokenFile(state_dir))
-    doors = [make_routes(guard, conversations, list_agents(state_dir, config))]
+    guard = DoorGuard(TokenFile(state_dir))
+    doors: list[Api] = [DoorRoutes(guard, conversations, list_agents(state_dir, config))]
     with suppress(ModuleNotFoundError):  # the extra mcp is not installed
-        make_mcp_routes, make_door = (
-            load(f"sessiontree.serve.routes.mcp_routes:{name}") for name in ("McpRoutes", "make_door")
-        )
-        doors.append(make_mcp_routes(guard, make_door(conversations)))
-    return make_set(doors)
+        from sessiontree.serve.routes.mcp_routes import McpRoutes, make_door
+
+        doors.append(McpRoutes(guard, make_door(conversations)))
+    return DoorSet(doors)
 
 
 def _watch_due_trees(
     screen: RichScreen, state_dir: Path, config: Path | None, backend: BackendName
 ) -> AbstractAsyncContextManager[None]:
     """Return the context in which trees at rest are resumed for their timed jobs."""
-    make_due_trees, tree_class, find_app, load_configuration = (
-        load(name)
-        for name in (
-            "sessiontree.serve.due_trees:DueTrees",
-            "sessiontree.api.tree.session_tree:SessionTree",
-            "sessiontree.cli.configured_tree:find_app",
-            "sessiontree.cli.configured_tree:load_configuration",
-        )
-    )
+    from sessiontree.api.tree.session_tree import SessionTree
+    from sessiontree.cli.configured_tree import find_app, load_configuration
+    from sessiontree.serve.due_trees import DueTrees
 
     async def resume_tree(place: Path, left: TreeConfig) -> Any:
         app = find_app(load_configuration(config, Path(left.workspace)), left.model, None)
-        return await tree_class.resume(left.tree_id, app, state_dir=place, backend=backend)
+        return await SessionTree.resume(left.tree_id, app, state_dir=place, backend=backend)
 
-    watched: AbstractAsyncContextManager[None] = make_due_trees(state_dir, resume_tree, screen.line).watched()
-    return watched
+    return DueTrees(state_dir, resume_tree, screen.line).watched()
 
 
 @asynccontextmanager
@@ -145,11 +137,9 @@ async def serve_page(
 def _make_server(state_dir: Path, *address: Any, api: Any = None) -> Any:
     """Return a server; the arguments are those of its address."""
     try:
-        make_address, make_server = (
-            load(f"sessiontree.serve.listen:{name}") for name in ("Address", "PageServer")
-        )
+        from sessiontree.serve.listen import Address, PageServer
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"pages need the extra serve ({error.name} is missing): {explain_installation('serve')}"
         ) from error
-    return make_server(state_dir, make_address(*address), api)
+    return PageServer(state_dir, Address(*address), api)

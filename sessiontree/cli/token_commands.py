@@ -16,7 +16,7 @@ from sessiontree.cli.options import (
     StateDir,
     TalksTo,
     WorksIn,
-    run_body,
+    open_screen,
 )
 
 commands = typer.Typer(
@@ -45,13 +45,19 @@ def create(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 made, 2 can't be made.
     """
-    run_body("tokens create", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.tokens import create
+
+        execute(create)
 
 
 @commands.command("list")
 def show_list(state_dir: StateDir = None, as_json: AsJson = False) -> None:
     """List all tokens, without their secrets."""
-    run_body("tokens list", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.tokens import show_list
+
+        execute(show_list)
 
 
 @commands.command()
@@ -63,4 +69,7 @@ def revoke(
 
     Exit codes: 0 revoked, 2 no token has that id.
     """
-    run_body("tokens revoke", **locals())
+    with open_screen(locals()) as execute:
+        from sessiontree.cli.tokens import revoke
+
+        execute(revoke)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sessiontree.backends.ray.backend import RayBackend
     from sessiontree.backends.ray.cluster.node_shards import ClusterShards
     from sessiontree.backends.ray.cluster.node_tasks import ClusterCalls, NodeWork
+    from sessiontree.backends.ray.engine.cluster_report import ClusterReport
     from sessiontree.contracts.settings.placement import Placement
 
 
@@ -47,6 +48,20 @@ def make_cluster_shards(
     from sessiontree.backends.ray.cluster.node_shards import ClusterShards
 
     return ClusterShards(state_dir, options, first, wanted, tree_cpus)
+
+
+async def look_at_cluster(address: str) -> ClusterReport:
+    """Return what each node of a cluster says of itself.
+
+    Args:
+        address: ``host:port`` or ``auto``.
+
+    Raises:
+        ConfigError: no cluster can be reached there.
+    """
+    from sessiontree.backends.ray.cluster import cluster_probe
+
+    return await cluster_probe.look_at_cluster(address)
 
 
 async def call_on_nodes(

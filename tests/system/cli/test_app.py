@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.cli import options
 from sessiontree.version import VERSION
 from tests.system.cli.command_fixtures import COMMAND, MAX_S, Program
 
@@ -38,12 +37,6 @@ def test_help_names_every_command_and_loads_none() -> None:
     }
     for command in ("survey", "resume", "tree"):
         assert f"\n  {command} " in done.stdout
-
-
-def test_every_body_exists() -> None:
-    """The table of bodies names functions that are there."""
-    for target in options.BODIES.values():
-        assert callable(options.load(target))
 
 
 def test_version_is_the_package_s(program: Program) -> None:

@@ -69,7 +69,7 @@ FAULTS = [
     ("floors", "sessiontree/session/planted.py", "from sessiontree.runtime import __doc__"),
     ("floors", "sessiontree/session/planted.py", "import sessiontree.tree"),
     ("floors", "sessiontree/journal/planted.py", "import sessiontree.models"),
-    ("floors", "sessiontree/cli/planted.py", "import sessiontree.survey"),
+    ("floors", "sessiontree/survey/planted.py", "import sessiontree.cli"),
     ("floors", "sessiontree/runtime/host/planted.py", "import sessiontree.testing"),
     ("floors", "sessiontree/runtime/host/planted.py", "import sessiontree.control"),
     ("floors", "sessiontree/sandbox/planted.py", "import sessiontree.workspace"),
