@@ -126,9 +126,8 @@ def run(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 all samples are scored, 1 some are not, 2 can't begin, 130 after Ctrl-C.
     """
-    lists = {"samples": samples or [], "tags": tags or [], "metadata": metadata or []}
-    given = {name: value for name, value in locals().items() if name not in {*lists, "lists"}}
-    with open_screen({**given, **lists}) as execute:
+    samples, tags, metadata = samples or [], tags or [], metadata or []
+    with open_screen(locals()) as execute:
         from sessiontree.bench.run_commands import run
 
         execute(run)
