@@ -37,8 +37,7 @@ from sessiontree.control.protocol import (
     open_control_socket,
     parse_line,
 )
-from sessiontree.runtime.transport.rpc import collect_methods
-from sessiontree.runtime.transport.supervisor_api import SupervisorApi
+from sessiontree.runtime.transport.rpc import RpcAnswers
 from sessiontree.version import VERSION
 
 READ_BYTES = 64 * 1024
@@ -200,7 +199,7 @@ class ControlServer:
     and buffers are bounded, and no peer is waited for longer than ``patience_s``.
 
     Args:
-        supervisor: Answers the requests; peers can call only the methods that its interface declares
+        answers: Answers the requests; peers can call only the methods that the interface declares
             ``for_peers``.
         state_dir: Where the control socket is; this process holds its lock.
         most_peers: Most connections at a time; another one is refused with an error.
@@ -211,7 +210,7 @@ class ControlServer:
 
     def __init__(
         self,
-        supervisor: SupervisorApi,
+        answers: RpcAnswers,
         state_dir: Path,
         *,
         lineage: Lineage | None = None,
@@ -219,9 +218,8 @@ class ControlServer:
         patience_s: float = PATIENCE_S,
         grace_s: float = GRACE_S,
     ) -> None:
-        self._supervisor = supervisor
-        declared = collect_methods(type(supervisor))
-        self._methods = {name: method for name, method in declared.items() if method.for_peers}
+        self._answers = answers
+        self._methods = {name: method for name, method in answers.methods.items() if method.for_peers}
         self._state_dir = state_dir
         self._lineage = lineage
         self._most_peers = most_peers
@@ -323,4 +321,4 @@ class ControlServer:
             known = ", ".join(self._methods)
             raise ConfigError(f"the runtime has no operation {request.ask[:80]!r}; it has {known}")
         given = decode_arguments(method, request.given, peer)
-        return answer_to_wire(method, await getattr(self._supervisor, method.name)(*given))
+        return answer_to_wire(method, await self._answers.ask(method, tuple(given)))

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,16 +32,18 @@ from sessiontree.runtime.host.host import HostCore, HostEquipment
 from sessiontree.runtime.memory.memory_api import Ended, MemoryRight, ScopeAnswer
 from sessiontree.runtime.memory.memory_peers import open_store
 from sessiontree.runtime.memory.memory_service import MemoryService
+from sessiontree.runtime.rights.host_services import Services
 from sessiontree.runtime.scheduling.pool import PoolSize
 from sessiontree.runtime.scheduling.settings import list_hidden_places, list_private_places
-from sessiontree.runtime.supervisor.supervisor import SupervisorCore
-from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
+from sessiontree.runtime.supervisor.host_requests import answer_hosts
+from sessiontree.runtime.supervisor.local_supervisor import LocalSupervisor
+from sessiontree.runtime.supervisor.supervisor import Supervisor
 from sessiontree.runtime.supervisor.tree_resources import TreeSetup
 from sessiontree.runtime.timing.clock import TreeClock
 from sessiontree.runtime.transport.frames import Frame, PollReply
 from sessiontree.runtime.transport.link import HostLost
 from sessiontree.runtime.transport.progress import ProgressBuffer, ProgressHub
-from sessiontree.runtime.transport.rpc import finished
+from sessiontree.runtime.transport.rpc import finished, make_proxy
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from sessiontree.sandbox import CommandTurns
 from sessiontree.web.web import OutboundWeb
@@ -218,18 +220,16 @@ class LocalBackend:
         """The equipment of hosts, by tree."""
         self.transports: list[LocalTransport] = []
         """The transports of living hosts."""
-        self._core: SupervisorCore | None = None
-        self._service: SupervisorService | None = None
+        self._opened: tuple[Supervisor, LocalSupervisor] | None = None
         self._control: ControlServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    @property
-    def core(self) -> SupervisorCore:
-        """The supervisor's core; its first use starts it on the running event loop."""
-        if self._core is None:
+    def _open(self) -> tuple[Supervisor, LocalSupervisor]:
+        """Return the supervisor and its answers; the first use starts it on the running event loop."""
+        if self._opened is None:
             self._loop = asyncio.get_running_loop()
             self._journal.start(asyncio.get_running_loop())
-            self._core = SupervisorCore(
+            core = Supervisor(
                 self._journal,
                 self._make_transport,
                 pools={POOL: PoolSize(most=self._slots, usual=self._slots, ahead=self._ahead)},
@@ -241,27 +241,45 @@ class LocalBackend:
                 resend_after_s=0.5 if self._faults is None else self._faults.delay_s * 10,
                 hidden=self._private,
             )
-            self._service = SupervisorService(self._core)
-            self._control = ControlServer(self._service, self._journal_dir)
+            self._opened = core, LocalSupervisor(core)
+            self._control = ControlServer(self._opened[1].answers, self._journal_dir)
             self._control.start()
-        return self._core
+        return self._opened
 
     @property
-    def supervisor(self) -> SupervisorService:
-        """The API of the supervisor, for trees that are open.
+    def core(self) -> Supervisor:
+        """The supervisor; its first use starts it on the running event loop."""
+        return self._open()[0]
+
+    @property
+    def local(self) -> LocalSupervisor:
+        """The supervisor's answers in this process.
 
         Raises:
             WrongLoop: the caller runs on another event loop than this backend.
         """
-        if self._service is None:
-            self._service = SupervisorService(self.core)
+        local = self._open()[1]
+        self._check_loop()
+        return local
+
+    def _check_loop(self) -> None:
         if not self._is_at_home:
             raise WrongLoop(
                 f"the local runtime over {str(self._journal_dir)!r}",
                 "it belongs to the event loop of its first use, and this is another one; close it and open a "
                 "new one here, or stay within one asyncio.run",
             )
-        return self._service
+
+    @property
+    def supervisor(self) -> SupervisorApi:
+        """The API of the supervisor, for trees that are open; errors as for :attr:`local`."""
+        return self.local.api
+
+    @cached_property
+    def services(self) -> Services:
+        """The supervisor's answers to hosts."""
+        services: Services = make_proxy(Services, answer_hosts(self.core))
+        return services
 
     def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
         """Ask a question that needs no waiting, and return the answer."""
@@ -269,7 +287,7 @@ class LocalBackend:
 
     def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
-        return self.supervisor.request_result(tree_id, session)
+        return self.local.sessions.request_result(tree_id, session)
 
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is open in this runtime."""
@@ -284,7 +302,9 @@ class LocalBackend:
             return self._loop is None or not self._loop.is_closed()
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
-        host = HostCore(self._equip, self.core, self.memory, self._hub, self._clock.now_ms, turns=self._turns)
+        host = HostCore(
+            self._equip, self.services, self.memory, self._hub, self._clock.now_ms, turns=self._turns
+        )
         transport = LocalTransport(host, self._faults, self.transports.remove)
         self.transports.append(transport)
         return transport
@@ -311,16 +331,19 @@ class LocalBackend:
     async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
         """Create a tree; durable when this returns."""
         self._equip_tree(config.tree_id, setup)
-        await self.supervisor.create(config, setup.agents)
+        self._check_loop()
+        await self.core.create(config, setup.agents)
 
     async def resume(self, tree_id: str, setup: TreeSetup) -> None:
         """Resume a tree from the journal."""
-        await self.supervisor.written(tree_id)
+        core = self.core
+        self._check_loop()
+        await core.wait_until_written(tree_id)
         was_open = self.is_open(tree_id)
         if not was_open:
             self._equip_tree(tree_id, setup)
         try:
-            await self.supervisor.resume(tree_id, setup.agents)
+            await core.resume(tree_id, setup.agents)
         except BaseException:
             if not was_open:
                 await self.release(tree_id)
@@ -350,7 +373,9 @@ class LocalBackend:
 
     async def release(self, tree_id: str) -> None:
         """Release a tree; it stays in the journal."""
-        self.supervisor.release(tree_id)
+        core = self.core
+        self._check_loop()
+        core.let_go(tree_id)
         self.equipment.pop(tree_id, None)
         await _let_go(self._models.pop(tree_id, {}))
 
@@ -363,8 +388,8 @@ class LocalBackend:
         if not self._is_at_home:
             await self._abandon()
             return
-        if self._core is not None:
-            await self._core.close()
+        if self._opened is not None:
+            await self._opened[0].close()
         while self._models:
             await _let_go(self._models.popitem()[1])
         if self._control is not None:

@@ -26,7 +26,7 @@ from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ApiKey
 from sessiontree.runtime.scheduling.settings import list_hidden_places
-from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
+from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
 from sessiontree.runtime.supervisor.tree_resources import PackedResources, TreeSetup
 from sessiontree.runtime.transport.progress import ProgressBuffer
 from sessiontree.runtime.transport.supervisor_api import ActorRow, SupervisorApi
@@ -117,9 +117,9 @@ class RayBackend:
         return self._launch.get_client().supervisor
 
     @property
-    def lifecycle(self) -> SupervisorLifecycle:
+    def control(self) -> SupervisorControl:
         """What only the supervisor's program may ask it."""
-        return self._launch.get_client().lifecycle
+        return self._launch.get_client().control
 
     @property
     def hidden(self) -> tuple[Path, ...]:
@@ -194,9 +194,9 @@ class RayBackend:
             places = await self._nodes.find(tree_id, Path(known.workspace), scratch, program)
         resources = add_program(packed, program, places)
         if config is None:
-            opening = asyncio.ensure_future(line.lifecycle.resume(tree_id, agents, resources))
+            opening = asyncio.ensure_future(line.control.resume(tree_id, agents, resources))
         else:
-            opening = asyncio.ensure_future(line.lifecycle.create(config, agents, resources))
+            opening = asyncio.ensure_future(line.control.create(config, agents, resources))
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -275,7 +275,7 @@ class RayBackend:
 def _take_back(line: SupervisorClient, tree_id: str, opening: asyncio.Future[Any]) -> None:
     """Release a tree whose opening was cancelled."""
     if not opening.cancelled() and opening.exception() is None:
-        line.tell(SupervisorLifecycle.release, tree_id)
+        line.tell(SupervisorControl.release, tree_id)
 
 
 def _check_apart(name: str, place: Path, workspace: Path) -> None:

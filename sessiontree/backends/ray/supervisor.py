@@ -42,7 +42,8 @@ from sessiontree.control.peer import Lineage, find_lineage
 from sessiontree.control.server import ControlServer
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.runtime.scheduling.settings import OBSERVING, Settings
-from sessiontree.runtime.supervisor.supervisor_server import SupervisorServer
+from sessiontree.runtime.supervisor.process.supervisor_lifetime import ProcessStarts
+from sessiontree.runtime.supervisor.process.supervisor_process import SupervisorProcess
 from sessiontree.runtime.transport.progress import Progress
 from sessiontree.runtime.transport.result_push import ResultAnswer, ResultChange
 from sessiontree.runtime.transport.rpc import RpcResponse
@@ -78,17 +79,19 @@ class SupervisorActor:
         self._raylet = os.getppid()  # the raylet starts every actor's process on its node, also this one
         self._pace = StartPace(settings.unseen_s)
         self._failed = open_failed_starts(settings)
-        self._server = SupervisorServer(
+        self._server = SupervisorProcess(
             key,
             settings,
-            self._start_host,
-            self._start_gateway,
-            self._start_memory,
-            partial(ControlServer, state_dir=settings.journal_dir, lineage=_build_lineage(settings)),
-            partial(_describe_security, settings),
-            self._leave_unfit_nodes,
+            ProcessStarts(
+                self._start_host,
+                self._start_gateway,
+                self._start_memory,
+                partial(ControlServer, state_dir=settings.journal_dir, lineage=_build_lineage(settings)),
+                partial(_describe_security, settings),
+                self._leave_unfit_nodes,
+            ),
         )
-        self._placed = PlacedPools(settings.placed_pools, self._server.places)
+        self._placed = PlacedPools(settings.placed_pools, self._server.lifetime.places)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lines = LineListener(settings.scratch / LINES_SOCKET)
         self._transports: set[RayTransport] = set()

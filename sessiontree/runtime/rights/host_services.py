@@ -32,13 +32,8 @@ from sessiontree.contracts.values.messages import AssistantMessage, ImageContent
 from sessiontree.runtime.transport.rpc import rpc
 
 
-class Services(Protocol):
-    """The requests of a host to its supervisor while a call executes; the grant identifies the session.
-
-    Raises (every method):
-        SessionClosed: the grant is not valid now.
-        PermissionDenied: sessions of its kind may not ask this.
-    """
+class ChildServices(Protocol):
+    """What a session asks about the sessions below it."""
 
     @rpc()
     async def spawn(
@@ -50,16 +45,6 @@ class Services(Protocol):
         asked_by: tuple[Principal, ...] = (),
     ) -> str:
         """Spawn a child of the session; returns its id. ``forbidden`` says why the tree's hooks refuse it."""
-        ...
-
-    @rpc()
-    async def say(self, grant: str, text: str) -> None:
-        """Say something on the nearest channel at or above the session."""
-        ...
-
-    @rpc()
-    async def report(self, grant: str) -> SessionReport:
-        """Return the session's state."""
         ...
 
     @rpc()
@@ -92,48 +77,6 @@ class Services(Protocol):
         ...
 
     @rpc()
-    async def timed_jobs(self, grant: str) -> CronTable:
-        """Return the timed jobs of a Main's tree."""
-        ...
-
-    @rpc()
-    async def list_job_runs(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
-        """Return runs and skips of a timed job, newest first."""
-        ...
-
-    @rpc()
-    async def change_job(
-        self, grant: str, change: JobChange, key: str, asked_by: tuple[Principal, ...]
-    ) -> JobRow:
-        """Carry out a change of the timed jobs of a Main's tree; return the job."""
-        ...
-
-    @rpc()
-    async def report_runtime_status(self, grant: str) -> RuntimeStatus:
-        """Return what the runtime does."""
-        ...
-
-    @rpc()
-    async def replace_hosts(self, grant: str) -> RestartReport:
-        """Replace the hosts of the pools."""
-        ...
-
-    @rpc()
-    async def ensure_container(self, grant: str, protected: tuple[str, ...]) -> str:
-        """Return the name of the session's container; start it if it is not running."""
-        ...
-
-    @rpc()
-    async def call_server(self, grant: str, call: ServerCall) -> ServerReply:
-        """Call a tool of an MCP server of the tree, or go on with a call that asked for input."""
-        ...
-
-    @rpc()
-    async def drop_server_call(self, grant: str, key: str) -> None:
-        """Drop a call of an MCP server: nobody waits for its reply."""
-        ...
-
-    @rpc()
     async def list_child_changes(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
         """Return what the session's children changed in workspaces of their own; None = of all of them."""
         ...
@@ -148,6 +91,20 @@ class Services(Protocol):
         """Record what became of a child's changes."""
         ...
 
+
+class CallServices(Protocol):
+    """What the calls of a session need from outside their host."""
+
+    @rpc()
+    async def say(self, grant: str, text: str) -> None:
+        """Say something on the nearest channel at or above the session."""
+        ...
+
+    @rpc()
+    async def report(self, grant: str) -> SessionReport:
+        """Return the session's state."""
+        ...
+
     @rpc()
     async def publish(self, grant: str, name: str, files: Mapping[str, bytes], entry: str) -> PublishedPage:
         """Publish a page of the session."""
@@ -158,6 +115,11 @@ class Services(Protocol):
         self, grant: str, action: str, content: Mapping[str, JsonValue], key: str
     ) -> CanvasReport:
         """Change the session's canvas; a repeat with the same key changes nothing."""
+        ...
+
+    @rpc()
+    async def ask_canvas(self, grant: str, kind: str, code: str, key: str, timeout_s: float) -> str:
+        """Ask a frame that shows the session's canvas; return its answer as JSON text."""
         ...
 
     @rpc()
@@ -184,6 +146,56 @@ class Services(Protocol):
         ...
 
     @rpc()
-    async def ask_canvas(self, grant: str, kind: str, code: str, key: str, timeout_s: float) -> str:
-        """Ask a frame that shows the session's canvas; return its answer as JSON text."""
+    async def ensure_container(self, grant: str, protected: tuple[str, ...]) -> str:
+        """Return the name of the session's container; start it if it is not running."""
         ...
+
+    @rpc()
+    async def call_server(self, grant: str, call: ServerCall) -> ServerReply:
+        """Call a tool of an MCP server of the tree, or go on with a call that asked for input."""
+        ...
+
+    @rpc()
+    async def drop_server_call(self, grant: str, key: str) -> None:
+        """Drop a call of an MCP server: nobody waits for its reply."""
+        ...
+
+
+class OwnerServices(Protocol):
+    """What a Main asks for its owner: timed jobs, and the runtime."""
+
+    @rpc()
+    async def timed_jobs(self, grant: str) -> CronTable:
+        """Return the timed jobs of a Main's tree."""
+        ...
+
+    @rpc()
+    async def list_job_runs(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
+        """Return runs and skips of a timed job, newest first."""
+        ...
+
+    @rpc()
+    async def change_job(
+        self, grant: str, change: JobChange, key: str, asked_by: tuple[Principal, ...]
+    ) -> JobRow:
+        """Carry out a change of the timed jobs of a Main's tree; return the job."""
+        ...
+
+    @rpc()
+    async def report_runtime_status(self, grant: str) -> RuntimeStatus:
+        """Return what the runtime does."""
+        ...
+
+    @rpc()
+    async def replace_hosts(self, grant: str) -> RestartReport:
+        """Replace the hosts of the pools."""
+        ...
+
+
+class Services(ChildServices, CallServices, OwnerServices, Protocol):
+    """The requests of a host to its supervisor while a call executes; the grant identifies the session.
+
+    Raises (every method):
+        SessionClosed: the grant is not valid now.
+        PermissionDenied: sessions of its kind may not ask this.
+    """

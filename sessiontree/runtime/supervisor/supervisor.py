@@ -1,6 +1,6 @@
 """The supervisor: the open trees, their journal and their hosts. Nothing else writes them.
 
-Long because it has a method for each request of a host.
+Hosts reach it through ``host_requests.py``, the program and other processes through ``local_supervisor.py``.
 """
 
 from __future__ import annotations
@@ -8,46 +8,24 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from sessiontree.contracts.errors import (
-    ExecutionError,
+    ConfigError,
     JournalError,
     SessionClosed,
     SessionNotFound,
     SessionTreeError,
-    SpawnRefused,
     TreeNotFound,
 )
-from sessiontree.contracts.facts.stimuli import SendMode
 from sessiontree.contracts.facts.tree_config import TreeConfig
-from sessiontree.contracts.handles.mcp import ServerCall, ServerReply
-from sessiontree.contracts.handles.ports import (
-    AgentInfo,
-    SessionFilter,
-    SessionReport,
-    SessionRow,
-    SessionRows,
-    SpawnRequest,
-    Transcript,
-)
-from sessiontree.contracts.handles.previews import PublishedPage
-from sessiontree.contracts.handles.runtime_control import RestartReport, RuntimeStatus
-from sessiontree.contracts.handles.vision import VisionAnswer
+from sessiontree.contracts.handles.runtime_control import RuntimeStatus
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.recorded.canvas import CanvasReport
-from sessiontree.contracts.recorded.child_workspaces import ChildChanges
 from sessiontree.contracts.recorded.codec import to_wire
-from sessiontree.contracts.recorded.cron import CronTable, JobChange, JobRow, JobRun
-from sessiontree.contracts.recorded.programs import make_first_call
-from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.tools.agent import AgentConfig
-from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.contracts.values.messages import AssistantMessage, ImageContent
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import JournalRecord
 from sessiontree.mcp.server_pool import ServerPool
 from sessiontree.runtime.gateway.model_gateway import Gateway
 from sessiontree.runtime.host.host_process import measure_resident_bytes
@@ -62,7 +40,7 @@ from sessiontree.runtime.memory.memory_api import (
 from sessiontree.runtime.replay.stored_trees import load_tree, read_stored_facts
 from sessiontree.runtime.replay.tree_fork import Identity, fork_facts
 from sessiontree.runtime.scheduling.grants import Grants
-from sessiontree.runtime.scheduling.live_session import LiveSession, build_session_report
+from sessiontree.runtime.scheduling.live_session import LiveSession
 from sessiontree.runtime.scheduling.pool import PoolSize
 from sessiontree.runtime.scheduling.scheduler import Scheduler
 from sessiontree.runtime.supervisor.canvas_viewers import CanvasViewers
@@ -71,29 +49,19 @@ from sessiontree.runtime.supervisor.containers import Containers
 from sessiontree.runtime.supervisor.controller.effects import ControllerDeps
 from sessiontree.runtime.supervisor.controller.tree_controller import TreeController
 from sessiontree.runtime.supervisor.previews import TreePreviews
-from sessiontree.runtime.supervisor.subtree import (
-    list_agents,
-    list_rows_below,
-    read_transcript_below,
-    send_message_from,
-    stop_subtree,
-)
-from sessiontree.runtime.supervisor.timed_jobs import change_job, list_history, list_jobs
 from sessiontree.runtime.timing.clock import TreeClock
 from sessiontree.runtime.transport.link import HostLink, Transport
 from sessiontree.runtime.transport.progress import Progress, ProgressHub
 from sessiontree.runtime.transport.supervisor_api import ActorRow
-from sessiontree.schema.result import check_model_schema, compile_result
+from sessiontree.schema.result import compile_result
 from sessiontree.tree.report import collect_owed
 from sessiontree.tree.rules.spawn import needs_copy
 from sessiontree.tree.state import protocol as tree_stimuli
-from sessiontree.tree.state import protocol as tree_todo
-from sessiontree.tree.state.canvas_state import CanvasState
 from sessiontree.tree.state.state import TreeState, make_initial_tree
 from sessiontree.version import VERSION
 
 
-class SupervisorCore:
+class Supervisor:
     """Runs trees with a journal and pools of hosts.
 
     Args:
@@ -197,6 +165,16 @@ class SupervisorCore:
         await controller.settle(opened, "created")
         return controller
 
+    async def wait_until_written(self, tree_id: str) -> None:
+        """Wait until what was decided here on a tree is durable; a tree that was let go may have such facts.
+
+        Raises:
+            TreeNotFound: the journal has no tree of that id.
+        """
+        with suppress(JournalError):  # the journal is unusable: nothing more becomes durable
+            _, done = self.journal.append(tree_id, ())
+            await done
+
     async def resume(
         self,
         tree_id: str,
@@ -204,10 +182,15 @@ class SupervisorCore:
     ) -> TreeController:
         """Resume a tree from its journal: replay its facts, decide nothing again, and do work that is owed.
 
+        What was decided here on it before must be durable: await :meth:`wait_until_written` first.
+
         Raises:
+            ConfigError: it is open.
             TreeNotFound: the journal has no tree of that id.
             JournalCorrupt: its first facts can't be read.
         """
+        if tree_id in self.trees:
+            raise ConfigError(f"tree {tree_id} is open in this runtime; close it before you resume it")
         config, state, last_ms = load_tree(self.journal, tree_id)
         last_seq = self.journal.last_seq(tree_id)
         newest = self.journal.read(tree_id, after_seq=last_seq - 1)
@@ -247,7 +230,8 @@ class SupervisorCore:
                 self._write_fork(tree_id, at, new, replaced)
             )
             forking.add_done_callback(lambda _: self._forks.pop(new.tree_id))
-        await asyncio.shield(forking)  # other requests may wait for it
+        # Race: another request for the same fork may wait for it when this one is cancelled.
+        await asyncio.shield(forking)
 
     async def _write_fork(
         self, tree_id: str, at: int | None, new: Identity, replaced: Mapping[str, str] | None
@@ -264,7 +248,7 @@ class SupervisorCore:
         last_ms: int,
     ) -> TreeController:
         # A clock for each tree: if the clock was ahead while one was written, others must not follow it.
-        around = ControllerDeps(
+        deps = ControllerDeps(
             self.journal,
             self.scheduler,
             self._gateway,
@@ -276,7 +260,7 @@ class SupervisorCore:
             self.previews,
             self.copies,
         )
-        controller = self.trees[config.tree_id] = TreeController(config, state, around, last_ms)
+        controller = self.trees[config.tree_id] = TreeController(config, state, deps, last_ms)
         self._opened += 1
         controller.equipment = f"{config.tree_id}#{self._opened}"
         return controller
@@ -302,49 +286,6 @@ class SupervisorCore:
             raise TreeNotFound(tree_id, "is not open in this process; resume it first")
         return controller
 
-    async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[JournalRecord]:
-        """Return durable facts after a number, oldest first, waiting up to ``wait_s`` for the first.
-
-        Raises:
-            SessionTreeError: the tree can't go on in this process, so no fact will follow.
-        """
-        controller = self.tree(tree_id)
-        controller.waiters.news.clear()
-        records = self.journal.read(tree_id, after_seq=after_seq, max_n=max_n)
-        if records or wait_s <= 0:
-            return records
-        controller.check_open()
-        try:
-            async with asyncio.timeout(wait_s):
-                await controller.waiters.news.wait()
-        except TimeoutError:
-            return []
-        return self.journal.read(tree_id, after_seq=after_seq, max_n=max_n)
-
-    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[JournalRecord]:
-        """Return the tree's own durable facts after a number, waiting for one that an inbox acts on.
-
-        Raises:
-            SessionTreeError: the tree can't go on in this process, so no fact will follow.
-        """
-        controller = self.tree(tree_id)
-        try:
-            async with asyncio.timeout(wait_s):
-                while True:
-                    if controller.inbox_notifier.notified_seq > after_seq:
-                        records = self.journal.read_session(tree_id, "", after_seq=after_seq)
-                        if records:
-                            return records
-                    if controller.inbox_notifier.reports:
-                        return []
-                    controller.check_open()
-                    await controller.inbox_notifier.wait()
-        except TimeoutError:
-            return []
-        return self.journal.read_session(tree_id, "", after_seq=after_seq)
-
-    # What the creating program asks.
-
     async def spawn_child(self, tree_id: str, asked: tree_stimuli.SpawnAsked, cause: str) -> str:
         """Spawn a session and return its id once it is durable.
 
@@ -365,179 +306,8 @@ class SupervisorCore:
                 await self.copies.drop_unused(controller, copy, spawned)
         return spawned
 
-    async def decide(self, tree_id: str, decided: tree_stimuli.Decided) -> None:
-        """Answer a request on behalf of a person.
-
-        Raises:
-            AnswerTooLate: it was decided before.
-        """
-        cause = f"decision:{decided.request_id}"
-        for instruction in await self.tree(tree_id).settle(decided, cause):
-            if isinstance(instruction, tree_todo.RefuseDecision):
-                raise instruction.error
-
-    # What tools ask through their handles, with their grant.
-
-    async def spawn(
-        self,
-        grant: str,
-        request: SpawnRequest,
-        key: str,
-        forbidden: str | None = None,
-        asked_by: tuple[Principal, ...] = (),
-    ) -> str:
-        """Spawn a child for a tool call of a session.
-
-        Raises:
-            SessionClosed: the grant is not valid now.
-            PermissionDenied: sessions of its kind may not spawn.
-            SpawnRefused, LimitExceeded: nothing was started.
-            ConfigError: the result schema is not valid, or too large.
-        """
-        live = self.grants.check(grant, "spawn")
-        session = live.session
-        if request.kind not in set(SessionKind) or not isinstance(request.task, str) or not request.task:
-            raise SpawnRefused(
-                session,
-                f"can't spawn a {request.kind!r} for the task {request.task!r}; give one of "
-                f"{', '.join(SessionKind)} and a task that is not empty",
-            )
-        if request.result_schema is not None:
-            check_model_schema(request.result_schema)
-        program = request.program
-        first = None if program is None else make_first_call(program, request.inputs or {})
-        asked = tree_stimuli.SpawnAsked(
-            live.controller.now_ms(),
-            session,
-            SessionKind(request.kind),
-            request.task,
-            "model",
-            label=request.label,
-            agent=request.agent,
-            result_schema=request.result_schema,
-            budget=request.budget,
-            key=key,
-            forbidden=forbidden,
-            asked_by=asked_by,
-            wait=request.wait,
-            workspace=request.workspace,
-            first_call=first,
-        )
-        return await self.spawn_child(live.controller.config.tree_id, asked, f"spawn:{key}")
-
-    async def say(self, grant: str, text: str) -> None:
-        """Say something on the nearest channel at or above a session."""
-        live = self.grants.check(grant, "say")
-        asked = tree_stimuli.SayAsked(live.controller.now_ms(), live.session, text)
-        for instruction in await live.controller.settle(asked, f"say:{live.session}"):
-            if isinstance(instruction, tree_todo.RefuseSay):
-                raise instruction.error
-
-    async def report(self, grant: str) -> SessionReport:
-        """Return a session's state."""
-        live = self.grants.check(grant, "report")
-        return build_session_report(live.controller, live.session)
-
-    async def list_below(self, grant: str, wanted: SessionFilter) -> SessionRows:
-        """Return the sessions below a session that fit a filter."""
-        live = self.grants.check(grant, "look")
-        return list_rows_below(live.controller, self.journal, live.session, wanted)
-
-    async def read_child_history(
-        self, grant: str, target: str, limit: int, before: int | None, results: bool
-    ) -> Transcript:
-        """Return messages of a session below the session."""
-        live = self.grants.check(grant, "look")
-        controller, journal = live.controller, self.journal
-        return read_transcript_below(
-            controller, journal, live.session, target, limit, before, results=results
-        )
-
-    async def list_agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
-        """Return the agents that the session may name."""
-        return list_agents(self.grants.check(grant, "look").controller)
-
-    async def send_from(
-        self, grant: str, target: str, text: str, mode: SendMode, key: str, asked_by: tuple[Principal, ...]
-    ) -> str:
-        """Send a message of the session to another one; return the receiver's id."""
-        live = self.grants.check(grant, "direct")
-        return await send_message_from(live.controller, live.session, target, text, mode, key, asked_by)
-
-    async def stop_below(self, grant: str, target: str, reason: str) -> tuple[SessionRow, ...]:
-        """Stop a session below a session; return how it and those below it ended.
-
-        Raises:
-            SessionNotFound: it does not name a session below it.
-        """
-        live = self.grants.check(grant, "direct")
-        return await stop_subtree(live.controller, self.journal, live.session, target, reason)
-
-    async def change_canvas(
-        self, grant: str, action: str, content: Mapping[str, JsonValue], key: str
-    ) -> CanvasReport:
-        """Change a session's canvas."""
-        live = self.grants.check(grant, "show")
-        controller = live.controller
-        spec = controller.state.sessions[live.session].spec
-        if "path" in content and controller.locate_workspace(spec) != controller.config.workspace:
-            raise ExecutionError(
-                "a page of a child's own workspace can't be shown from its file: present its text as html"
-            )
-        asked = tree_stimuli.CanvasAsked(controller.now_ms(), live.session, key, action, content)
-        for instruction in await controller.settle(asked, f"canvas:{key}"):
-            if isinstance(instruction, tree_todo.RefuseSay):
-                raise instruction.error
-        canvas = controller.state.canvases.get(live.session) or CanvasState()
-        counts = {name: len(surface.components) for name, surface in canvas.surfaces.items()}
-        viewers = self.canvas_viewers.count(controller.config.tree_id, live.session)
-        return CanvasReport(canvas.is_shown, canvas.shows, counts, viewers)
-
-    async def ask_image_model(
-        self,
-        grant: str,
-        question: str,
-        images: tuple[ImageContent, ...],
-        key: str,
-        reply: AssistantMessage | None = None,
-    ) -> VisionAnswer:
-        """Return the answer of the image model of a session's agent; a known key asks nothing."""
-        live = self.grants.check(grant, "see")
-        controller = self.tree(live.controller.config.tree_id)
-        return await controller.image_questions.ask(live, question, images, key, reply)
-
-    async def drop_image_question(self, grant: str, key: str) -> None:
-        """Drop a question to the image model: nobody waits for its answer."""
-        live = self.grants.check(grant, "see")
-        self.tree(live.controller.config.tree_id).image_questions.drop(live.session, key)
-
-    async def ask_canvas(self, grant: str, kind: str, code: str, key: str, timeout_s: float) -> str:
-        """Ask a frame that shows a session's canvas, once for each key."""
-        live = self.grants.check(grant, "show")
-        tree_id = live.controller.config.tree_id
-        return await self.canvas_viewers.ask(tree_id, live.session, kind, code, key, timeout_s)
-
-    async def timed_jobs(self, grant: str) -> CronTable:
-        """Return the timed jobs of a Main's tree."""
-        return list_jobs(self.grants.check(grant, "schedule").controller)
-
-    async def list_job_runs(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
-        """Return runs and skips of a timed job, newest first."""
-        return list_history(self.grants.check(grant, "schedule").controller, job_id, limit)
-
-    async def change_job(
-        self, grant: str, change: JobChange, key: str, asked_by: tuple[Principal, ...]
-    ) -> JobRow:
-        """Carry out a change of the timed jobs of a Main's tree; return the job.
-
-        Raises:
-            ExecutionError, ValidationError: it is refused.
-        """
-        return await change_job(self.grants.check(grant, "schedule").controller, change, key, asked_by)
-
-    async def report_runtime_status(self, grant: str) -> RuntimeStatus:
+    def describe(self) -> RuntimeStatus:
         """Return what the runtime does, in counts over all open trees."""
-        self.grants.check(grant, "operate")
         return RuntimeStatus(
             VERSION,
             len(self.trees),
@@ -548,44 +318,6 @@ class SupervisorCore:
             self.scheduler.list_pools(),
         )
 
-    async def replace_hosts(self, grant: str) -> RestartReport:
-        """Replace the hosts of the pools; one that works does so until its session is at rest."""
-        self.grants.check(grant, "operate")
-        return self.scheduler.replace_hosts()
-
-    async def ensure_container(self, grant: str, protected: tuple[str, ...]) -> str:
-        """Return the name of a session's container; start it if it is not running."""
-        return await self.containers.name_for(self.grants.check(grant, "command"), protected)
-
-    async def publish(self, grant: str, name: str, files: Mapping[str, bytes], entry: str) -> PublishedPage:
-        """Publish a page of a session, until the session ends."""
-        return self.previews.publish(self.grants.check(grant, "publish"), name, files, entry)
-
-    async def call_server(self, grant: str, call: ServerCall) -> ServerReply:
-        """Call a tool of an MCP server for a session; a Worker may call only what changes nothing."""
-        live = self.grants.check(grant, "call")
-        return await self.servers.call(live.controller.config.tree_id, live.kind, call)
-
-    async def drop_server_call(self, grant: str, key: str) -> None:
-        """Drop a call of an MCP server: nobody waits for its reply."""
-        live = self.grants.check(grant, "call")
-        self.servers.drop(live.controller.config.tree_id, key)
-
-    async def list_child_changes(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
-        """Return what children of a session changed in workspaces of their own; see ``ChildCopies``."""
-        live = self.grants.check(grant, "look")
-        return await self.copies.changes(live.controller, live.session, target)
-
-    async def read_changed_content(self, grant: str, target: str, path: str | None) -> bytes:
-        """Return the content of a file that a child changed, or its patch (None)."""
-        live = self.grants.check(grant, "look")
-        return await self.copies.content(live.controller, live.session, target, path)
-
-    async def settle_changes(self, grant: str, target: str, state: Literal["merged", "discarded"]) -> None:
-        """Record what became of a child's changes."""
-        live = self.grants.check(grant, "direct")
-        await self.copies.settle(live.controller, live.session, target, state)
-
     def last_words(self, grant: str, reason: str) -> None:
         """End a host and its session, for the reason that the host gives.
 
@@ -593,7 +325,7 @@ class SupervisorCore:
             SessionClosed: the grant is not valid now.
         """
         live = self.grants.check(grant, "report")
-        link = live.link
+        link = live.link  # Race: the host may be lost already; then its loss is known without its words
         if link is not None:
             link.blamed = live
             link.declare_lost(reason, to_blame=True)
@@ -652,10 +384,10 @@ def _build_actor_row(link: HostLink) -> ActorRow:
     return replace(row, tree_id=live.controller.config.tree_id, session=live.session, epoch=live.epoch)
 
 
-def _get_spawned(parent: str, instructions: list[tree_todo.TreeInstruction]) -> str:
+def _get_spawned(parent: str, instructions: list[tree_stimuli.TreeInstruction]) -> str:
     for instruction in instructions:
-        if isinstance(instruction, tree_todo.AcceptSpawn):
+        if isinstance(instruction, tree_stimuli.AcceptSpawn):
             return instruction.session
-        if isinstance(instruction, tree_todo.RefuseSpawn):
+        if isinstance(instruction, tree_stimuli.RefuseSpawn):
             raise instruction.error
     raise SessionTreeError(f"the spawn below {parent!r} was neither accepted nor refused")

@@ -2,7 +2,8 @@
 
 An interface is a Protocol whose methods carry :func:`rpc`. The class that implements it inherits from it.
 Whatever serves a port finds the callable methods by :func:`collect_methods`, and refuses every other name. On
-the calling side :func:`make_proxy` returns an object whose methods hand their arguments to a port.
+the calling side :func:`make_proxy` returns an object whose methods hand their arguments to a port. The way is
+the same in one process, over a socket and by the call of an actor; :class:`RpcAnswers` is where it ends.
 """
 
 from __future__ import annotations
@@ -220,6 +221,44 @@ def _make_proxy_method(method: RpcMethod) -> Callable[..., Any]:
     ask.__name__ = method.name
     ask.__doc__ = method.function.__doc__
     return ask
+
+
+class RpcAnswers:
+    """Answers the calls of an interface in this process: each by the part that implements its method.
+
+    It is a port, too: through a proxy, callers in this process call as those in others do.
+
+    Args:
+        parts: Each implements an interface, or a part of one.
+    """
+
+    def __init__(self, *parts: Any) -> None:
+        self.methods: dict[str, RpcMethod] = {}
+        """The methods that are answered; every other name is refused by whoever asks here for others."""
+        self._functions: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {}
+        for part in parts:
+            self.add(part)
+
+    def add(self, part: Any) -> None:
+        """Let a part answer, too.
+
+        Raises:
+            TypeError: another part answers one of its methods.
+        """
+        interface: type = part.__class__
+        for name, method in collect_methods(interface).items():
+            if name in self.methods:
+                raise TypeError(f"{name} is answered already; {interface.__name__} can't answer it, too")
+            self.methods[name] = method
+            self._functions[name] = getattr(part, name)
+
+    def call(self, name: str, given: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
+        """Begin a call of a method that is answered, by its name."""
+        return self._functions[name](*given)
+
+    def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
+        """Call a method; what it returns is awaited."""
+        return self._functions[method.name](*given)
 
 
 def finished(work: Coroutine[Any, Any, T]) -> T:

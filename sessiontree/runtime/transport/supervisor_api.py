@@ -1,9 +1,9 @@
 """The interface of a supervisor, for the program, for other processes and for Ray, and its values.
 
 Every argument and every answer is a plain value. A method that peers of the control socket may call says so
-with ``for_peers``; the others are for the creating program alone. To add a question, declare it here and
-implement it in :class:`~sessiontree.runtime.supervisor.supervisor_service.SupervisorService`; then every port
-serves it.
+with ``for_peers``; the others are for the creating program alone. To add a question, declare it here in the
+interface of its subject, and implement it in the file of that subject in ``runtime/supervisor/answers``. Then
+every port serves it.
 """
 
 from __future__ import annotations
@@ -235,10 +235,8 @@ class SessionRecord:
     """The number to continue reading after; 0 = these are the newest."""
 
 
-class SupervisorApi(Protocol):
-    """Questions about open trees, and what can be done to them. Errors are the tree's typed ones."""
-
-    # What acts.
+class SessionApi(Protocol):
+    """What is done with one session, and what it reports."""
 
     @rpc(for_peers=True, in_order=True)
     async def send(  # noqa: PLR0913 - what a message is, in the order of the wire
@@ -291,6 +289,40 @@ class SupervisorApi(Protocol):
         Returns once whatever ran there has stopped or was abandoned. The session lives on.
         """
         ...
+
+    @rpc(for_peers=True, waits=True)
+    async def result(self, tree_id: str, session: str) -> SessionResult[Any]:
+        """Return a session's result, waiting for its end; a peer gets its output as plain JSON."""
+        ...
+
+    @rpc(for_peers=True)
+    async def record_of(
+        self, tree_id: str, session: str, after_seq: Count = 0, max_n: Count = 0
+    ) -> SessionRecord:
+        """Return at most ``max_n`` of a session's durable facts after a number; 0 = all of them.
+
+        Raises:
+            SessionNotFound: the session does not exist.
+        """
+        ...
+
+    @rpc(for_peers=True)
+    async def report(self, tree_id: str, session: str) -> SessionReport:
+        """Return a session's state.
+
+        Raises:
+            SessionNotFound: the session does not exist.
+        """
+        ...
+
+    @rpc(for_peers=True)
+    async def room(self, tree_id: str, session: str) -> int:
+        """Return how many more children a session may have now."""
+        ...
+
+
+class PersonApi(Protocol):
+    """What waits for a person or for the creating program, and their answers."""
 
     @rpc(for_peers=True, urgent=True)
     async def decide(
@@ -356,6 +388,30 @@ class SupervisorApi(Protocol):
         """
         ...
 
+    @rpc(for_peers=True)
+    async def pending(self, tree_id: str) -> list[ApprovalRequest]:
+        """Return the requests that wait for a person, oldest first."""
+        ...
+
+    @rpc(for_peers=True)
+    async def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
+        """Return a request that waits for a person; None = it does not wait, or not any more."""
+        ...
+
+    @rpc(for_peers=True)
+    async def list_pending_questions(self, tree_id: str) -> list[QuestionRequest]:
+        """Return the questions that wait for a person, oldest first."""
+        ...
+
+    @rpc(for_peers=True)
+    async def client_calls(self, tree_id: str) -> list[ClientCall]:
+        """Return the calls that wait for the creating program, in the order they were handed over."""
+        ...
+
+
+class CanvasApi(Protocol):
+    """What frames that show a session's canvas send, and what they are asked."""
+
     @rpc(for_peers=True, urgent=True)
     async def act_on_canvas(
         self, tree_id: str, session: str, action: Mapping[str, JsonValue], action_id: Words
@@ -380,41 +436,16 @@ class SupervisorApi(Protocol):
         """Note that a frame no longer shows a session's canvas."""
         ...
 
-    @rpc(for_peers=True, in_order=True, urgent=True)
-    async def change_job(self, tree_id: str, job_id: Words, action: PersonsChange, key: Words) -> JobRow:
-        """Change a timed job of a tree with the owner's rights; durable when this returns.
-
-        A repeat with the same key changes nothing. Returns the job afterwards, or as it was when removed.
-
-        Raises:
-            ExecutionError: no job has the id, or it can't be done to it now.
-        """
-        ...
-
-    @rpc(urgent=True)
-    async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
-        """Record that a hook failed in the creating program; durable when this returns."""
-        ...
-
-    @rpc(in_order=True)
-    async def fork(
-        self, tree_id: str, at: int | None, new_tree_id: str, nonce: str, replaced: Mapping[str, str]
-    ) -> None:
-        """Write a new tree that shares the first facts of another one; durable when this returns.
-
-        A repeat with the same new id changes nothing. ``at`` is the last shared fact; None = the newest.
-
-        Raises:
-            ConfigError: no tree can be forked there.
-        """
-        ...
-
-    # What waits.
-
     @rpc(for_peers=True, waits=True)
-    async def result(self, tree_id: str, session: str) -> SessionResult[Any]:
-        """Return a session's result, waiting for its end; a peer gets its output as plain JSON."""
+    async def await_canvas_question(
+        self, tree_id: str, session: str, viewer: Words, wait_s: WaitSeconds
+    ) -> CanvasQuestion | None:
+        """Wait for a question to a frame that shows a session's canvas; None = none came."""
         ...
+
+
+class FactApi(Protocol):
+    """Durable facts, as they come."""
 
     @rpc(for_peers=True, waits=True)
     async def read(
@@ -431,13 +462,6 @@ class SupervisorApi(Protocol):
         """
         ...
 
-    @rpc(for_peers=True, waits=True)
-    async def await_canvas_question(
-        self, tree_id: str, session: str, viewer: Words, wait_s: WaitSeconds
-    ) -> CanvasQuestion | None:
-        """Wait for a question to a frame that shows a session's canvas; None = none came."""
-        ...
-
     @rpc(waits=True)
     async def read_inbox_events(
         self, tree_id: str, after_seq: int, wait_s: float
@@ -445,7 +469,27 @@ class SupervisorApi(Protocol):
         """Return the last fact's number, and what the facts after a number mean to an inbox."""
         ...
 
-    # What is answered at once.
+    @rpc(for_peers=True)
+    async def last_seq(self, tree_id: str) -> int:
+        """Return the number of a tree's newest fact."""
+        ...
+
+
+class TreeApi(Protocol):
+    """Whole trees."""
+
+    @rpc(in_order=True)
+    async def fork(
+        self, tree_id: str, at: int | None, new_tree_id: str, nonce: str, replaced: Mapping[str, str]
+    ) -> None:
+        """Write a new tree that shares the first facts of another one; durable when this returns.
+
+        A repeat with the same new id changes nothing. ``at`` is the last shared fact; None = the newest.
+
+        Raises:
+            ConfigError: no tree can be forked there.
+        """
+        ...
 
     @rpc()
     async def read_config(self, tree_id: str) -> TreeConfig:
@@ -456,54 +500,20 @@ class SupervisorApi(Protocol):
         """
         ...
 
-    @rpc(for_peers=True)
-    async def record_of(
-        self, tree_id: str, session: str, after_seq: Count = 0, max_n: Count = 0
-    ) -> SessionRecord:
-        """Return at most ``max_n`` of a session's durable facts after a number; 0 = all of them.
+    @rpc(for_peers=True, in_order=True, urgent=True)
+    async def change_job(self, tree_id: str, job_id: Words, action: PersonsChange, key: Words) -> JobRow:
+        """Change a timed job of a tree with the owner's rights; durable when this returns.
+
+        A repeat with the same key changes nothing. Returns the job afterwards, or as it was when removed.
 
         Raises:
-            SessionNotFound: the session does not exist.
+            ExecutionError: no job has the id, or it can't be done to it now.
         """
         ...
 
-    @rpc(for_peers=True)
-    async def last_seq(self, tree_id: str) -> int:
-        """Return the number of a tree's newest fact."""
-        ...
-
-    @rpc(for_peers=True)
-    async def report(self, tree_id: str, session: str) -> SessionReport:
-        """Return a session's state.
-
-        Raises:
-            SessionNotFound: the session does not exist.
-        """
-        ...
-
-    @rpc(for_peers=True)
-    async def room(self, tree_id: str, session: str) -> int:
-        """Return how many more children a session may have now."""
-        ...
-
-    @rpc(for_peers=True)
-    async def pending(self, tree_id: str) -> list[ApprovalRequest]:
-        """Return the requests that wait for a person, oldest first."""
-        ...
-
-    @rpc(for_peers=True)
-    async def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
-        """Return a request that waits for a person; None = it does not wait, or not any more."""
-        ...
-
-    @rpc(for_peers=True)
-    async def list_pending_questions(self, tree_id: str) -> list[QuestionRequest]:
-        """Return the questions that wait for a person, oldest first."""
-        ...
-
-    @rpc(for_peers=True)
-    async def client_calls(self, tree_id: str) -> list[ClientCall]:
-        """Return the calls that wait for the creating program, in the order they were handed over."""
+    @rpc(urgent=True)
+    async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
+        """Record that a hook failed in the creating program; durable when this returns."""
         ...
 
     @rpc(for_peers=True)
@@ -528,6 +538,10 @@ class SupervisorApi(Protocol):
     async def is_ending(self, tree_id: str) -> bool:
         """Whether Main has ended, or was stopped and is about to end."""
         ...
+
+
+class RuntimeApi(Protocol):
+    """The runtime: its open trees, its processes, and its protection."""
 
     @rpc(for_peers=True)
     async def is_open(self, tree_id: str) -> bool:
@@ -556,3 +570,7 @@ class SupervisorApi(Protocol):
         It is looked up for each question, in a thread.
         """
         ...
+
+
+class SupervisorApi(SessionApi, PersonApi, CanvasApi, FactApi, TreeApi, RuntimeApi, Protocol):
+    """Questions about open trees, and what can be done to them. Errors are the tree's typed ones."""

@@ -26,7 +26,7 @@ from sessiontree.control.client import ControlClient
 from sessiontree.control.protocol import open_control_socket
 from sessiontree.control.server import ControlServer
 from sessiontree.journal.replay import read_fact
-from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
+from sessiontree.runtime.supervisor.local_supervisor import LocalSupervisor
 from sessiontree.runtime.transport.supervisor_api import MAX_READ_WAIT_S, Reply
 from sessiontree.version import VERSION
 from tests.unit.control.tree_program import errands
@@ -47,7 +47,6 @@ async def first_request(client: ControlClient, tree_id: str) -> ApprovalRequest:
 async def test_what_is_answered_is_what_the_owner_says(tree: SessionTree, client: ControlClient) -> None:
     """Every question has the same answer through the control socket as alongside the supervisor."""
     supervisor = tree._backend.supervisor
-    assert isinstance(supervisor, SupervisorService)
     tree_id = tree.tree_id
     assert await client.supervisor.send(tree_id, "main", "hello", "follow_up", "m1") == Reply(
         "heard: hello", None
@@ -78,7 +77,7 @@ async def test_what_protects_an_engine_is_told(tree: SessionTree, tmp_path: Path
     looked_up = iter(told)
     place = tmp_path / "elsewhere"
     place.mkdir()
-    server = ControlServer(SupervisorService(backend.core, lambda: next(looked_up)), place)
+    server = ControlServer(LocalSupervisor(backend.core, lambda: next(looked_up)).answers, place)
     server.start()
     async with await ControlClient.connect(place) as client:
         assert [await client.supervisor.security(), await client.supervisor.security()] == told

@@ -16,8 +16,8 @@ from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
 from sessiontree.control.client import ControlClient
 from sessiontree.control.server import ControlServer
-from sessiontree.runtime.supervisor.supervisor_server import SupervisorServer
-from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
+from sessiontree.runtime.supervisor.local_supervisor import LocalSupervisor
+from sessiontree.runtime.supervisor.process.supervisor_process import SupervisorProcess
 from sessiontree.runtime.transport.rpc import Count, finished, get_method, make_proxy, rpc
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from tests.unit.runtime.test_supervisor_access import KEY
@@ -33,8 +33,8 @@ class Shelf:
     most: int | None = None
 
 
-class WiderApi(SupervisorApi, Protocol):
-    """The supervisor's interface with two more questions."""
+class ShelfApi(Protocol):
+    """Two more questions."""
 
     @rpc(for_peers=True)
     async def shelf(self, name: str, most: Count = 3) -> Shelf:
@@ -47,12 +47,19 @@ class WiderApi(SupervisorApi, Protocol):
         ...
 
 
-class WiderService(SupervisorService, WiderApi):
-    """The supervisor's answers with two more."""
+class WiderApi(SupervisorApi, ShelfApi, Protocol):
+    """The supervisor's interface with two more questions."""
+
+
+class ShelfAnswers(ShelfApi):
+    """The answers to them."""
+
+    def __init__(self, supervisor: SupervisorApi) -> None:
+        self._supervisor = supervisor
 
     async def shelf(self, name: str, most: int = 3) -> Shelf:
         """Return the open trees under a name."""
-        return Shelf(name, tuple(await self.open_trees()), most)
+        return Shelf(name, tuple(await self._supervisor.open_trees()), most)
 
     async def key(self) -> str:
         """Return what peers must not see."""
@@ -66,7 +73,7 @@ class WiderService(SupervisorService, WiderApi):
 class Actor:
     """The supervisor's actor, in this process: it hands bytes to its server as the one on Ray does."""
 
-    def __init__(self, server: SupervisorServer) -> None:
+    def __init__(self, server: SupervisorProcess) -> None:
         self._server = server
         self.ask = self.command = self
 
@@ -84,14 +91,14 @@ class Actor:
 class Ports:
     """The ways to one supervisor that answers more questions."""
 
-    service: WiderService
+    service: LocalSupervisor
     ray: SupervisorClient
     peer: ControlClient
 
     def proxies(self) -> dict[str, WiderApi]:
         """Return the interface through each of them."""
         return {
-            "in this process": self.service,
+            "in this process": make_proxy(WiderApi, self.service.answers),
             "ray": make_proxy(WiderApi, self.ray),
             "control socket": make_proxy(WiderApi, self.peer),
         }
@@ -101,9 +108,10 @@ class Ports:
 async def ports(home: Path) -> AsyncIterator[Ports]:
     """Open a supervisor, and every way to it."""
     async with opened_server(home / "state") as server:
-        assert server._core is not None
-        server._service = service = WiderService(server._core)
-        control = ControlServer(service, home / "state")
+        service = server.lifetime.local
+        assert service is not None
+        service.answers.add(ShelfAnswers(service.api))
+        control = ControlServer(service.answers, home / "state")
         control.start()
         client = SupervisorClient(Actor(server), KEY, lambda: True)
         await client.begin()
@@ -118,7 +126,7 @@ async def test_question_is_served_by_every_port(tmp_path: Path) -> None:
         for proxy in each.proxies().values():
             assert await proxy.shelf("all") == Shelf("all", (), 3)
             assert await proxy.shelf("few", most=1) == Shelf("few", (), 1)
-        assert finished(each.service.shelf("now")) == Shelf("now", (), 3)
+        assert finished(each.proxies()["in this process"].shelf("now")) == Shelf("now", (), 3)
         with pytest.raises(ConfigError, match=r"^most must be a number from 0"):
             await each.proxies()["control socket"].shelf("few", -1)
 
@@ -155,7 +163,7 @@ async def test_planted_port_that_serves_every_method_is_found(tmp_path: Path) ->
     async with ports(tmp_path) as each:
         place = tmp_path / "planted"
         place.mkdir()
-        control = ControlServer(each.service, place)
+        control = ControlServer(each.service.answers, place)
         control._methods = {**control._methods, "key": get_method(WiderApi.key)}
         control.start()
         async with await ControlClient.connect(place) as peer:

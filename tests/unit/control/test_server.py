@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from sessiontree import SessionTree
+from sessiontree.backends.local.backend import LocalBackend
 from sessiontree.contracts.errors import JournalError, SessionTreeError
 from sessiontree.control.client import ControlClient
 from sessiontree.control.protocol import MAX_LINE_BYTES, PROTOCOL, connect_control_socket, encode_line
 from sessiontree.control.server import MAX_AT_ONCE, MAX_BUFFER_BYTES, ControlServer
-from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
 from tests.unit.control.tree_program import errands
 
 MAX_S = 60.0
@@ -72,9 +72,9 @@ async def impatient(tree: SessionTree, tmp_path: Path) -> AsyncIterator[Path]:
     """A second control socket of the same supervisor, with little patience and room for two."""
     place = tmp_path / "impatient"
     place.mkdir()
-    supervisor = tree._backend.supervisor
-    assert isinstance(supervisor, SupervisorService)
-    server = ControlServer(supervisor, place, most_peers=2, patience_s=0.1, grace_s=0.1)
+    backend = tree._backend
+    assert isinstance(backend, LocalBackend)
+    server = ControlServer(backend.local.answers, place, most_peers=2, patience_s=0.1, grace_s=0.1)
     server.start()
     yield place
     await server.close()

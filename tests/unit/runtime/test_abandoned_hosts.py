@@ -50,7 +50,7 @@ class OwnProcesses(LocalBackend):
     """Hosts that watch over what runs in their process."""
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
-        host = HostCore(self._equip, self.core, self.memory, self._hub, self._clock.now_ms, Threadless())
+        host = HostCore(self._equip, self.services, self.memory, self._hub, self._clock.now_ms, Threadless())
         transport = LocalTransport(host, None, self.transports.remove)
         self.transports.append(transport)
         return transport

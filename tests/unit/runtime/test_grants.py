@@ -127,12 +127,12 @@ async def test_a_worker_and_a_freed_host_get_nothing(tmp_path: Path) -> None:
         before = await runtime.local.supervisor.last_seq(tree.tree_id)
         for token in ("", "f" * 32):
             with pytest.raises(SessionClosed):
-                await supervisor.say(token, "psst")
+                await runtime.local.services.say(token, "psst")
             with pytest.raises(SessionClosed):
-                await supervisor.spawn(token, SpawnRequest(SessionKind.WORKER, "go"), "key")
+                await runtime.local.services.spawn(token, SpawnRequest(SessionKind.WORKER, "go"), "key")
         assert live.link is not None
         live.link.declare_lost("the host was taken away", to_blame=False)
         with pytest.raises(SessionClosed):
-            await supervisor.say(old, "psst")
+            await runtime.local.services.say(old, "psst")
         assert await runtime.local.supervisor.last_seq(tree.tree_id) == before
         assert await tree.main.send("and now?") == "hello"

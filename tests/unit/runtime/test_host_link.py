@@ -69,7 +69,7 @@ class FullPool(LocalBackend):
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
         self.made += 1
-        host = HostCore(self._equip, self.core, self.memory, self._hub, self._clock.now_ms)
+        host = HostCore(self._equip, self.services, self.memory, self._hub, self._clock.now_ms)
         transport = LateTransport(host, None, self.transports.remove)
         transport.refused = self.made <= 2 * MAX_FALSE_STARTS
         self.transports.append(transport)

@@ -19,7 +19,7 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.codec import pack, pack_joined
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.supervisor.supervisor_service import _Busy
+from sessiontree.runtime.supervisor.answers.interruption import Interruption
 
 HEAD, BRANCH, WORKER = "main", "main/b1", "main/b1/w1"
 RESULT: SessionResult[Any] = SessionResult(SessionStatus.CANCELLED, "interrupted")
@@ -36,7 +36,7 @@ ENDED = (SessionEnded(WORKER, SessionStatus.CANCELLED, RESULT, 0, forced=False),
 
 def is_over(*facts: Any) -> bool:
     """Return whether everything is at rest after these facts of the tree."""
-    single, joined = _Busy(HEAD), _Busy(HEAD)
+    single, joined = Interruption(HEAD), Interruption(HEAD)
     for busy, texts in ((single, map(pack, facts)), (joined, pack_joined(facts))):
         for seq, text in enumerate(texts, 1):
             busy.take(JournalRecord(seq, "", "cause", 0, text))

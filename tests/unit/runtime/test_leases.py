@@ -84,7 +84,7 @@ class RecordedBackend(LocalBackend):
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
         self.core.scheduler.placement.take_back_s = self._take_back_s
-        host = HostCore(self._equip, self.core, self.memory, self._hub, self._clock.now_ms, self._process)
+        host = HostCore(self._equip, self.services, self.memory, self._hub, self._clock.now_ms, self._process)
         transport = RecordingTransport(host, self.transports.remove, self._came)
         self.transports.append(transport)
         self.made.append(transport)
@@ -294,7 +294,7 @@ async def test_a_session_taken_back_before_it_began_leaves_nothing_running(tmp_p
         await tree.main.send("hello")
         (adopt, *_) = backend.sent(Adopt)
         host = HostCore(
-            backend._equip, backend.core, backend.memory, backend._hub, lambda: 1, process=Threadless()
+            backend._equip, backend.services, backend.memory, backend._hub, lambda: 1, process=Threadless()
         )
         host.receive(((1, adopt), (2, Release(adopt.session, adopt.epoch))))
         for _ in range(3):
@@ -309,7 +309,7 @@ async def test_a_host_whose_session_just_stopped_serves_the_next_one(tmp_path: P
         await tree.main.map("worker", ["look"] * 2, on_error="raise")
         first, second, *_ = backend.sent(Adopt)
         host = HostCore(
-            backend._equip, backend.core, backend.memory, backend._hub, lambda: 1, process=Threadless()
+            backend._equip, backend.services, backend.memory, backend._hub, lambda: 1, process=Threadless()
         )
         assert first.session != second.session
         host.receive(((1, first), (2, second), (3, Release(first.session, first.epoch))))

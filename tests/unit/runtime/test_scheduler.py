@@ -26,7 +26,7 @@ from sessiontree.runtime.host.host import HostCore
 from sessiontree.runtime.scheduling.live_session import LiveSession
 from sessiontree.runtime.scheduling.pool import BUSY, PoolSize, measure_busy_time
 from sessiontree.runtime.scheduling.scheduler import Scheduler
-from sessiontree.runtime.supervisor.supervisor import SupervisorCore
+from sessiontree.runtime.supervisor.supervisor import Supervisor
 from sessiontree.runtime.transport.frames import Adopt, Outcome, Unfit
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import until
@@ -46,7 +46,7 @@ def reply(request: ModelRequest) -> Answer:
 MODEL = FunctionModel(reply)
 
 
-def live_session_of(supervisor: SupervisorCore, tree: SessionTree, session: str = "main") -> LiveSession:
+def live_session_of(supervisor: Supervisor, tree: SessionTree, session: str = "main") -> LiveSession:
     """Return the record of a live session."""
     return supervisor.tree(tree.tree_id).live_sessions[session]
 
@@ -157,7 +157,7 @@ class EarlyHosts(LocalBackend):
                 else:
                     super()._adopt(adopt)
 
-        host = EarlyHost(self._equip, self.core, self.memory, self._hub, self._clock.now_ms)
+        host = EarlyHost(self._equip, self.services, self.memory, self._hub, self._clock.now_ms)
         transport = LocalTransport(host, None, self.transports.remove)
         self.transports.append(transport)
         return transport

@@ -22,7 +22,8 @@ from sessiontree.runtime.memory.memory_api import MemoryProcess, Supervision
 from sessiontree.runtime.rights.host_services import Services
 from sessiontree.runtime.scheduling.pool import PoolSize
 from sessiontree.runtime.scheduling.settings import Settings
-from sessiontree.runtime.supervisor.supervisor_server import SupervisorServer
+from sessiontree.runtime.supervisor.process.supervisor_lifetime import ProcessStarts
+from sessiontree.runtime.supervisor.process.supervisor_process import SupervisorProcess
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
 from sessiontree.runtime.transport.link import Transport
 from sessiontree.runtime.transport.rpc import collect_methods
@@ -60,7 +61,7 @@ def no_memory() -> MemoryProcess:
 
 
 @asynccontextmanager
-async def opened(state_dir: Path) -> AsyncIterator[SupervisorServer]:
+async def opened(state_dir: Path) -> AsyncIterator[SupervisorProcess]:
     """Return an open supervisor without hosts."""
     settings = Settings(
         state_dir=state_dir,
@@ -86,9 +87,8 @@ async def opened(state_dir: Path) -> AsyncIterator[SupervisorServer]:
         enforcement="required",
         security={},
     )
-    serving = SupervisorServer(
-        KEY, settings, no_process, no_process, no_memory, lambda service: Nothing(), dict
-    )
+    starts = ProcessStarts(no_process, no_process, no_memory, lambda answers: Nothing(), dict)
+    serving = SupervisorProcess(KEY, settings, starts)
     (await serving.ask(KEY, "open", ())).taken()
     try:
         yield serving
@@ -138,7 +138,7 @@ async def test_a_tree_that_can_not_be_taken_up_leaves_nothing(tmp_path: Path) ->
             given: tuple[Any, ...] = (f"tree{number}", {}, PackedResources(b"tools", b"model"))
             answer = await serving.ask(KEY, "resume", given)
             assert isinstance(answer.error, SessionTreeError)
-        assert serving._resources == {}
+        assert serving.lifetime.resources == {}
 
 
 async def test_a_tree_whose_main_has_ended_bounds_no_nodes(tmp_path: Path) -> None:
@@ -148,9 +148,9 @@ async def test_a_tree_whose_main_has_ended_bounds_no_nodes(tmp_path: Path) -> No
             tree = replace(config(), tree_id=name, workspace=str(tmp_path))
             given: tuple[Any, ...] = (tree, {}, PackedResources(b"tools", None, name.encode()))
             (await serving.ask(KEY, "create", given)).taken()
-        assert serving.places() == (b"one", b"other")
+        assert serving.lifetime.places() == (b"one", b"other")
         (await serving.ask(KEY, "stop", ("one", "main", "enough"))).taken()
-        assert serving.places() == (b"other",)
+        assert serving.lifetime.places() == (b"other",)
 
 
 @pytest.mark.covers("ORD2")

@@ -14,7 +14,7 @@ from sessiontree import FunctionModel, SessionTree
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.replay.tree_fork import Identity, find_fork_point, group_around
-from sessiontree.runtime.supervisor.supervisor import SupervisorCore
+from sessiontree.runtime.supervisor.supervisor import Supervisor
 from tests.unit.runtime.runtime_fakes import FaultyRuntime
 
 FACTS = [
@@ -67,7 +67,7 @@ class HeldDisk:
     """A tree whose supervisor's writer waits until it may go on."""
 
     tree: SessionTree
-    supervisor: SupervisorCore
+    supervisor: Supervisor
     free: threading.Event
     """Lets it go on."""
     done: asyncio.Task[None]

@@ -29,7 +29,7 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.tools.agent import AgentConfig
-from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
+from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
 from sessiontree.runtime.transport.progress import Progress, ProgressBuffer, ProgressHub
 from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, finished, get_method, make_proxy
@@ -89,7 +89,7 @@ class SupervisorClient:
         self.supervisor: SupervisorApi = make_proxy(SupervisorApi, self)
         """The API of the supervisor, for open trees."""
         self._blocking: SupervisorApi = make_proxy(SupervisorApi, _BlockingPort(self))
-        self.lifecycle: SupervisorLifecycle = make_proxy(SupervisorLifecycle, self)
+        self.control: SupervisorControl = make_proxy(SupervisorControl, self)
         """Opens and releases trees, and watches them."""
 
     def opened(self, tree_id: str, agents: Mapping[str, AgentConfig], resources: PackedResources) -> None:
@@ -128,7 +128,7 @@ class SupervisorClient:
             await self._calls.await_unless_lost(self.actor.ask.remote(self._key, "close", dump_value(())))
 
     def tell(self, question: Callable[..., Any], *given: Any) -> None:
-        """Call a method, such as ``SupervisorLifecycle.unwatch``, without waiting for the answer."""
+        """Call a method, such as ``SupervisorControl.unwatch``, without waiting for the answer."""
         if not self._closed and not self.is_lost and self._is_up():
             self.actor.command.remote(self._key, get_method(question).name, dump_value(given))
 
@@ -231,7 +231,7 @@ class SupervisorClient:
         return finished(question(self._blocking))
 
     def call_now(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Call a method, such as ``SupervisorLifecycle.release``; this blocks for some milliseconds.
+        """Call a method, such as ``SupervisorControl.release``; this blocks for some milliseconds.
 
         Raises:
             SupervisorUnavailable: the supervisor does not answer now.
@@ -261,11 +261,11 @@ class SupervisorClient:
             SupervisorUnavailable: the supervisor does not answer now.
             SessionTreeError: it refuses.
         """
-        release = get_method(SupervisorLifecycle.release)
+        release = get_method(SupervisorControl.release)
         self._check()
         line = self._choose_line(release)
         if line is None:
-            self.call_now(SupervisorLifecycle.release, tree_id)
+            self.call_now(SupervisorControl.release, tree_id)
             return
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -413,7 +413,7 @@ class SupervisorClient:
         for tree_id, (agents, resources) in list(self._open.items()):
             resumed = await self._ask_once("resume", tree_id, agents, resources, True)
             if tree_id not in self._open:
-                self.tell(SupervisorLifecycle.release, tree_id)  # it was released meanwhile
+                self.tell(SupervisorControl.release, tree_id)  # it was released meanwhile
             if resumed.incarnation != opening.incarnation:
                 return  # the supervisor was lost again; the next question notices
             if resumed.error is not None:
@@ -449,7 +449,7 @@ class _BlockingPort:
 class ProgressLine(Protocol):
     """A way to the supervisor that reports progress."""
 
-    lifecycle: SupervisorLifecycle
+    control: SupervisorControl
     pid: int | None
     """The supervisor's process; None = it is not known, or on another node."""
 
@@ -465,7 +465,7 @@ class ProgressLine(Protocol):
         """Take in what a watch holds, as it happens.
 
         Raises:
-            LineLost: progress does not come that way; ask for it by :meth:`SupervisorLifecycle.progress`.
+            LineLost: progress does not come that way; ask for it by :meth:`SupervisorControl.progress`.
         """
         ...
 
@@ -506,7 +506,7 @@ class _Hub(ProgressHub):
         """Wait up to ``CATCH_UP_S`` until everything that the supervisor has offered was reported."""
         with suppress(TimeoutError, SessionTreeError):
             async with asyncio.timeout(CATCH_UP_S):
-                name, offered = self.name, await self._line.lifecycle.offered(self.name)
+                name, offered = self.name, await self._line.control.offered(self.name)
                 while self._taken + self._dropped < offered and name == self.name:
                     self._news.clear()
                     await self._news.wait()
@@ -527,7 +527,7 @@ class Watches:
 
     def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Return a new reader of the events from now on."""
-        name: str = self._line.call_now(SupervisorLifecycle.watch, tree_id, session)
+        name: str = self._line.call_now(SupervisorControl.watch, tree_id, session)
         hub = _Hub(self._line, name)
         reader = hub.watch(tree_id, session)
         pull = hub.pull = asyncio.create_task(self._pull(hub, reader))
@@ -554,7 +554,7 @@ class Watches:
                         with suppress(LineLost):
                             await self._line.follow(hub.name, take)
                         without_line = pid
-                    take(*await self._line.lifecycle.progress(hub.name, PULL_S))
+                    take(*await self._line.control.progress(hub.name, PULL_S))
                 except SessionTreeError:
                     hub.restart(await self._watch_again(reader))
         except EngineLost as lost:
@@ -562,9 +562,9 @@ class Watches:
         except SessionTreeError:
             return  # the tree or the runtime was closed
         finally:
-            self._line.tell(SupervisorLifecycle.unwatch, hub.name)
+            self._line.tell(SupervisorControl.unwatch, hub.name)
 
     async def _watch_again(self, reader: ProgressBuffer) -> str:
         """Watch again after a restart of the supervisor."""
         await asyncio.sleep(AGAIN_S)
-        return await self._line.lifecycle.watch(reader.tree_id, reader.session)
+        return await self._line.control.watch(reader.tree_id, reader.session)

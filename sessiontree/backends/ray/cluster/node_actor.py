@@ -29,7 +29,8 @@ from sessiontree.interpreter.import_guard import tidy
 from sessiontree.journal.claim import JournalClaim, holds_tree, state_dir_of_journal
 from sessiontree.models.api_key import ApiKey
 from sessiontree.runtime.replay.stored_trees import list_summaries
-from sessiontree.runtime.supervisor.supervisor_server import SequenceGate, SupervisorLifecycle
+from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
+from sessiontree.runtime.supervisor.process.supervisor_process import SequenceGate
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
 from sessiontree.runtime.transport.rpc import RpcResponse, collect_methods, make_portable, rpc
 
@@ -231,8 +232,8 @@ class NodeActor:
     def _find_function(self, name: str) -> Callable[..., Awaitable[Any]]:
         if name in collect_methods(NodeControl):
             owner: object = self._program
-        elif name in collect_methods(SupervisorLifecycle):
-            owner = self._program.get_backend().lifecycle
+        elif name in collect_methods(SupervisorControl):
+            owner = self._program.get_backend().control
         else:
             owner = self._program.get_backend().supervisor
         function: Callable[..., Awaitable[Any]] = getattr(owner, name)

@@ -48,7 +48,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.settings.placement import Placement
-from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
+from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
 from sessiontree.runtime.supervisor.tree_resources import TreeSetup
 from sessiontree.runtime.transport.progress import Progress, ProgressBuffer
 from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, finished, get_method, make_proxy
@@ -110,7 +110,7 @@ class NodeShard:
         self._tell_lost: Callable[[str], None] = lambda reason: None
         self._closed = False
         self.supervisor: SupervisorApi = make_proxy(SupervisorApi, self)
-        self.lifecycle: SupervisorLifecycle = make_proxy(SupervisorLifecycle, self)
+        self.control: SupervisorControl = make_proxy(SupervisorControl, self)
         self.node_control: NodeControl = make_proxy(NodeControl, self)
         """The node's actor, besides the supervisor there."""
         self._blocking: SupervisorApi = make_proxy(SupervisorApi, _BlockingNode(self))

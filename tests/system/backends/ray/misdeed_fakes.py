@@ -138,7 +138,8 @@ def write_all(ctx: ToolContext) -> JsonValue:
 async def forge(ctx: ToolContext) -> JsonValue:
     """Reach below the handles for the supervisor, and ask it with grants that do not count."""
     link = unwrapped(ctx.status)._link
-    services, supervisor = link.get_services(), link.get_services()._supervisor
+    services = link.get_services()
+    supervisor = services.port._supervisor
     request = SpawnRequest(SessionKind.WORKER, "go")
     outcomes = []
     for grant in ("0" * 32, link.grant):

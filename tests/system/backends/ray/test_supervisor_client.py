@@ -18,7 +18,7 @@ from sessiontree.backends.ray.client.local_line import LINES_SOCKET, LineListene
 from sessiontree.backends.ray.client.serialization import dump_value, load_value
 from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
+from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
 from sessiontree.runtime.transport.rpc import RpcResponse
 
@@ -106,7 +106,7 @@ async def line_to(supervisor: Supervisor, *trees: str) -> SupervisorClient:
     line = SupervisorClient(supervisor, "key", lambda: True)
     await line.begin()
     for tree_id in trees:
-        await line.lifecycle.resume(tree_id, {}, BAGGAGE)
+        await line.control.resume(tree_id, {}, BAGGAGE)
         line.opened(tree_id, {}, BAGGAGE)
     return line
 
@@ -212,7 +212,7 @@ async def test_nothing_is_asked_of_a_closed_line_or_without_ray() -> None:
         await line.supervisor.result("one", "main")
     with pytest.raises(SessionTreeError, match="shut down"):
         line.ask_now(lambda supervisor: supervisor.report("one", "main"))
-    line.tell(SupervisorLifecycle.unwatch, "name")
+    line.tell(SupervisorControl.unwatch, "name")
     await line.end()
     up[0] = True
     line.closed()
@@ -283,7 +283,7 @@ async def client_of(supervisor: Reached) -> SupervisorClient:
     """Return a client with one open tree that may use a line."""
     line = SupervisorClient(supervisor, "key", lambda: True, supervisor.path)
     await line.begin()
-    await line.lifecycle.resume("one", {}, BAGGAGE)
+    await line.control.resume("one", {}, BAGGAGE)
     line.opened("one", {}, BAGGAGE)
     supervisor.calls.clear()
     return line

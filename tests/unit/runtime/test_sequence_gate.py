@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.runtime.supervisor.supervisor_server import SequenceGate
+from sessiontree.runtime.supervisor.process.supervisor_process import SequenceGate
 
 
 class Order(Protocol):
