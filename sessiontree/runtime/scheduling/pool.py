@@ -149,7 +149,7 @@ class Pool:
             self.busy_ns = measure_busy_time()
             self.growing = asyncio.get_running_loop().call_later(GROW_AFTER_S, grow, self)
 
-    def may_grow(self, take_back_s: float) -> bool:
+    def can_grow(self, take_back_s: float) -> bool:
         """Whether one more host would help the sessions that wait, now that the time is over."""
         # Race: while the timer ran, a host may have been freed or started; only what is true now counts.
         now = asyncio.get_running_loop().time()

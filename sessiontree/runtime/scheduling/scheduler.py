@@ -14,8 +14,8 @@ from sessiontree.contracts.handles.runtime_control import PoolStatus, RestartRep
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.runtime.scheduling.grants import Grants
 from sessiontree.runtime.scheduling.live_session import LiveSession
-from sessiontree.runtime.scheduling.placement import Placement, is_at_rest
 from sessiontree.runtime.scheduling.pool import Pool, PoolSize
+from sessiontree.runtime.scheduling.session_placement import SessionPlacement, is_at_rest
 from sessiontree.runtime.transport.frames import Kill, LetGo, Outcome, Release, Unfit
 from sessiontree.runtime.transport.link import HostLink, HostLost
 
@@ -44,7 +44,7 @@ class Scheduler:
     ) -> None:
         self._pools = {name: Pool(name, size, make_link) for name, size in pools.items()}
         self._most_losses = most_losses
-        self.placement = Placement(
+        self.placement = SessionPlacement(
             {kind: self._pools[name] for kind, name in pool_of.items()}, grants, self.want
         )
 
@@ -308,7 +308,7 @@ class Scheduler:
 
     def _grow(self, pool: Pool) -> None:
         pool.growing = None
-        if pool.may_grow(self.placement.take_back_s):
+        if pool.can_grow(self.placement.take_back_s):
             pool.warm()
         self._match(pool)
 

@@ -19,7 +19,7 @@ GRACE_S = 5.0
 """How long after the time-out of a call its host counts as stuck."""
 
 
-class Placement:
+class SessionPlacement:
     """Puts sessions on hosts and takes them off; which session gets which host, the scheduler decides.
 
     Args:
