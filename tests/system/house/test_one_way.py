@@ -29,6 +29,7 @@ SQL = (
     "bench/adapters/inspect_log.py",
     "bench/ledger/ledger.py",
     "bench/ledger/ledger_tables.py",
+    "bench/ledger/ledger_thread.py",
     "bench/ledger/retry_samples.py",
     "bench/ledger/run_log.py",
     "bench/results/recorded_run.py",
