@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from sessiontree.contracts.errors import ConfigError
@@ -46,22 +47,33 @@ class ToolTable:
     Args:
         tools: The tools.
         plugins: The plugin of each tool, by the tool's name; tools without a plugin are not in it.
+        entries: More tools, compiled already; without plugins.
 
     Raises:
         ConfigError: a declaration is not valid, or two tools claim one name.
     """
 
-    def __init__(self, tools: Iterable[Tool[Any]], plugins: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool[Any]],
+        plugins: Mapping[str, str] | None = None,
+        entries: Iterable[ToolEntry] = (),
+    ) -> None:
         self._plugins = dict(plugins or {})
         self._by_name: dict[str, ToolEntry] = {}
         self._by_spelling: dict[str, ToolEntry] = {}
+        for entry in entries:
+            self._add(entry)
         for tool in tools:
             check_tool(tool)
             row = build_row(tool, plugin=self._plugins.get(tool.name, ""))
-            entry = ToolEntry(tool, compile_tool(tool), row, _compile_answers(tool))
-            for spelling in (tool.name, *tool.aliases):
-                self._claim(spelling, entry)
-            self._by_name[tool.name] = entry
+            self._add(ToolEntry(tool, compile_tool(tool), row, _compile_answers(tool)))
+        self._entries = tuple(sorted(self._by_name.values(), key=attrgetter("name")))
+
+    def _add(self, entry: ToolEntry) -> None:
+        for spelling in (entry.name, *entry.tool.aliases):
+            self._claim(spelling, entry)
+        self._by_name[entry.name] = entry
 
     def _claim(self, spelling: str, entry: ToolEntry) -> None:
         other = self._by_spelling.setdefault(fold_name(spelling), entry)
@@ -76,9 +88,9 @@ class ToolTable:
 
     def __iter__(self) -> Iterator[ToolEntry]:
         """Iterate over the entries, sorted by name."""
-        return iter(sorted(self._by_name.values(), key=lambda entry: entry.name))
+        return iter(self._entries)
 
-    @property
+    @cached_property
     def rows(self) -> tuple[CatalogRow, ...]:
         """The tools as a policy judges them, sorted by name."""
         return tuple(entry.row for entry in self)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import string
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 
 from sessiontree.contracts.values.glob import WILD, Glob, Piece, compile_glob, split_glob
 from sessiontree.policy.catalog import CATALOG, FULL, CatalogRow
@@ -17,6 +18,7 @@ from sessiontree.policy.catalog import CATALOG, FULL, CatalogRow
 _EDGES = string.whitespace + "."
 
 
+@lru_cache(maxsize=4096)
 def fold_name(name: str) -> str:
     """Return the form in which names and list entries are compared; a folded name stays the same.
 

@@ -23,6 +23,7 @@ from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.tools.plugins import PLUGIN_GROUP, PluginContext, PluginSettings
 from sessiontree.contracts.tools.tool import Tool, check_tool
 from sessiontree.contracts.values.jsonable import to_json_value
+from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.vocabulary import fold_name
 
@@ -47,6 +48,8 @@ class InstalledTool:
     """Name and version of the distribution, such as ``weather-tools 1.2``."""
     source: str = ""
     """Location declared by the distribution: ``module:name``."""
+    entry: ToolEntry | None = None
+    """This distribution's own tools are the same in every tree, so they are compiled once."""
 
 
 def load_installed_tools(
@@ -75,7 +78,7 @@ def load_installed_tools(
             raise ConfigError(f"two plugins have the id {each.name!r}: {both}; uninstall one of them")
     said = {fold_name(name): each for name, each in (settings or {}).items()}
     _check_known(settings or {}, plugins)
-    found = [tool for each in own for tool in _load_tools(each, replace(context, plugin_id=""), plugin="")]
+    found = [tool for each in own for tool in _load_own_tools(each)]
     for name, each in plugins.items():
         settings_of = said.get(name, _AS_IT_IS)
         if settings_of.enabled:
@@ -167,8 +170,7 @@ def check_claims(installed: Iterable[InstalledTool], given: Iterable[Tool[Any]] 
             if fold_name(spelling) in claimed:
                 raise ConfigError(
                     f"two tools are called {spelling!r}: {claimed[fold_name(spelling)]} brings one "
-                    "along, and "
-                    f"the program gives {_name_class(tool)}; rename that, or leave the plugin out"
+                    f"along, and the program gives {_name_class(tool)}; rename that, or leave the plugin out"
                 )
 
 
@@ -183,6 +185,8 @@ def split_hidden(
     """
     kept = tuple(given)
     hosted = [tool for tool in kept if getattr(tool, "declared", None) is not None]
+    if not hosted:
+        return tuple(installed), kept
     names = {fold_name(tool.name) for tool in hosted}
 
     def is_hidden(tool: Tool[Any]) -> bool:
@@ -221,6 +225,15 @@ def _check_id(found: _PluginEntry) -> None:
 def _copy_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a separate copy of a plugin's configuration, which the plugin may change."""
     return {name: to_json_value(value) for name, value in config.items()}
+
+
+@lru_cache(maxsize=8)
+def _load_own_tools(found: _PluginEntry) -> tuple[InstalledTool, ...]:
+    """Return this distribution's tools; their factory takes nothing of a tree, and they keep nothing."""
+    context = PluginContext(plugin_id="", workspace_root=Path("/"), agent_id="")
+    tools = _load_tools(found, context, plugin="")
+    table = ToolTable(each.tool for each in tools)
+    return tuple(replace(each, entry=table.get(each.tool.name)) for each in tools)
 
 
 def _load_tools(found: _PluginEntry, context: PluginContext, *, plugin: str) -> list[InstalledTool]:

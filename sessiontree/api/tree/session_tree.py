@@ -210,7 +210,8 @@ class SessionTree(RunningTree):
         found, given = split_hidden(found, brought_in)
         check_claims(found, given)
         brought = {each.tool.name: each.plugin for each in found if each.plugin}
-        table = ToolTable((*(each.tool for each in found), *given), brought)
+        entries = [each.entry for each in found if each.entry is not None]
+        table = ToolTable((*(each.tool for each in found if each.entry is None), *given), brought, entries)
         own = {each.tool.name for each in found if not each.plugin}
         check_reach(table, self._agents, own)
         return check_schemas(table, own)

@@ -369,10 +369,11 @@ class _ToolMembers(TypedDict, total=False):
 
 _CHECKED: Final[WeakKeyDictionary[type[Tool[Any]], tuple[object, ...]]] = WeakKeyDictionary()
 """Classes of tools that passed the check, each with the members that it had then."""
-_MEMBERS: Final = (
-    *("execute", "name", "kinds", "tier", "idempotent", "command_in", "parameters"),
-    *sorted(_ToolMembers.__optional_keys__),
+_read_members: Final = operator.attrgetter(
+    *("execute", "name", "description", "kinds", "tier", "idempotent", "command_in"),
+    *sorted(_ToolMembers.__optional_keys__ - {"description", "Params"}),
 )
+"""Returns what a class declares, without ``Params`` or the schema that stands for them."""
 
 
 def check_tool(tool: Tool[Any]) -> None:
@@ -386,7 +387,14 @@ def check_tool(tool: Tool[Any]) -> None:
     """
     check_is_tool(tool)
     kind = type(tool)
-    members = tuple(getattr(kind, member, None) for member in _MEMBERS)
+    parameters = (
+        getattr(kind, "parameters", None) if isinstance(tool, RawTool) else getattr(kind, "Params", None)
+    )
+    try:
+        members = (*_read_members(kind), parameters)
+    except AttributeError:  # it declares too little
+        _check_members(tool)
+        return
     has_own = getattr(tool, "__dict__", None) != {}  # such an instance may differ from the next of its class
     before = _CHECKED.get(kind)
     if not has_own and before is not None and all(map(operator.is_, before, members)):

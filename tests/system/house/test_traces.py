@@ -1,8 +1,9 @@
-"""How many files of the project one action passes: what a stranger has to read to follow it.
+"""How many files of the project one action passes, and how many calls it takes: what a stranger has to read.
 
 Each action is traced on the local backend, on the event loop's thread alone. It is done six times in one
-tree, and the fewest files count: a loaded machine, a timer or a cache that is still empty can only add some.
-The bounds may only shrink, unless a class is cut into parts that have files of their own.
+tree, and the fewest files and calls count: a loaded machine, a timer or a cache that is still empty can only
+add some. The bounds may only shrink, except that a class cut into
+parts passes more files.
 """
 
 from __future__ import annotations
@@ -26,26 +27,31 @@ from sessiontree import (
     script_call,
     tool,
 )
+from sessiontree.bench import Attempt, Sample, Suite, exact
 from sessiontree.models.answers import Answer
 
 TIMES = 6
 """How often each action is traced."""
 LIMITS = Limits(max_repeats=TIMES + 3)
 """The same call may be traced each time: no warning comes before the last one."""
-MAX_FILES = {"read": 32, "write": 63, "approval": 65, "spawn": 83, "memory_search": 39}
+MAX_FILES = {"read": 32, "write": 63, "approval": 65, "spawn": 83, "memory_search": 39, "sample": 175}
 """Files that each action may pass."""
+MAX_CALLS = {"read": 160, "write": 400, "approval": 900, "spawn": 850, "memory_search": 200, "sample": 2_000}
+"""Calls of the project's functions that each action may take."""
 
 
 class Trace:
-    """Collects the files of the project that are entered between ``start`` and ``stop``."""
+    """Collects the files of the project that are entered between ``start`` and ``stop``, and counts calls."""
 
     def __init__(self, checkout: Path) -> None:
         self._roots = (f"{checkout / 'sessiontree'}/", f"{checkout / 'tools'}/")
         self.runs: list[set[str]] = []
+        self.calls: list[int] = []
 
     def start(self) -> None:
         """Begin to count, from nothing."""
         self.runs.append(set())
+        self.calls.append(0)
         sys.setprofile(self._seen)
 
     def stop(self) -> None:
@@ -55,6 +61,7 @@ class Trace:
     def _seen(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(self._roots):
             self.runs[-1].add(frame.f_code.co_filename)
+            self.calls[-1] += 1
 
 
 @pytest.fixture
@@ -67,12 +74,13 @@ def trace(checkout: Path) -> Iterator[Trace]:
 
 @contextmanager
 def checked(trace: Trace, name: str) -> Iterator[None]:
-    """Check how many files were passed."""
+    """Check how many files were passed, and how many calls were made."""
     yield
     assert len(trace.runs) == TIMES, "the action was not traced as often as it should be"
     each_time = set.intersection(*trace.runs)  # without an import or a timer, which run once
     assert each_time, "nothing was traced"
     assert len(each_time) <= MAX_FILES[name], "\n" + "\n".join(sorted(each_time))
+    assert min(trace.calls) <= MAX_CALLS[name]
 
 
 def calls_repeatedly(trace: Trace, made: Callable[[], Answer]) -> FunctionModel:
@@ -173,3 +181,20 @@ async def test_trace_of_a_spawn(trace: Trace, tmp_path: Path) -> None:
                 await tree.main.send("go")
                 # the end of one Worker is not a part of the next one's beginning
                 await tree.session(f"main/w{number}").result()
+
+
+async def test_trace_of_a_sample(trace: Trace, tmp_path: Path) -> None:
+    """From one call of a suite's solver to the next: the score of a sample, and the tree of the next one."""
+
+    async def solve(attempt: Attempt) -> None:
+        trace.stop()
+        attempt.output = await attempt.tree.run(attempt.sample.input)
+        if len(trace.runs) < TIMES:
+            trace.start()
+
+    samples = [Sample(id=str(number), input="go", target="done") for number in range(TIMES + 1)]
+    suite = Suite("traced", samples, solver=solve, scorers=exact())
+    with checked(trace, "sample"):
+        model = FunctionModel(lambda request: "done")
+        results = await suite.run(tmp_path / "run", model=model, backend="local", concurrency=1)
+    assert results.counts.scored == len(samples)
