@@ -125,7 +125,8 @@ class BrowserRun:
             self.tunnels = Tunnels(self._network, self._allowance)
             self._allowance.renew()
             process = BrowserProcess(self.tunnels, dialog_s=self._dialog_s)
-            self._ending.add(process)  # so that it is killed if the session leaves meanwhile
+            # Race: the session may leave while the process starts. It is killed then, if it is listed.
+            self._ending.add(process)
             try:
                 await process.start()
             finally:

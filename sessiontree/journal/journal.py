@@ -60,7 +60,7 @@ class Appender:
         self._importing: set[str] = set()
         """Trees whose import is under way."""
         self._naming = threading.Lock()
-        """Held while an id is found free and taken, because imports run on other threads."""
+        """Race: an import, on another thread, may find the same id free. One of them takes it first."""
 
     @property
     def started(self) -> bool:

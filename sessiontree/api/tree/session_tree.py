@@ -423,6 +423,7 @@ class SessionTree(RunningTree):
 
     async def close(self) -> None:
         """Close the tree in this process; it can be resumed."""
+        # Race: a tree may be closed twice at once, such as by the program and for a cell that runs again.
         tenant, self._tenant = self._tenant, None
         self._desk = None
         for reader in tuple(self._readers):  # a loop over one would wait for ever

@@ -197,6 +197,7 @@ class RayBackend:
             opening = asyncio.ensure_future(line.control.resume(tree_id, agents, resources))
         else:
             opening = asyncio.ensure_future(line.control.create(config, agents, resources))
+        # Race: the caller may give up while the supervisor opens the tree, which is released once it is open.
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -241,6 +242,7 @@ class RayBackend:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        # Race: a start that is under way would leave a supervisor that nobody ends.
         if self._starting is not None and not self._starting.done():
             await asyncio.wait([self._starting])
         line, self._line = self._line, None
