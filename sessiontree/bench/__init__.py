@@ -6,7 +6,7 @@ Not here: rules of sessions or trees (``session`` and ``tree``).
 
 from __future__ import annotations
 
-from sessiontree.bench.results.results import RunResults
+from sessiontree.bench.run_results import RunResults
 from sessiontree.bench.runnable_suite import Suite
 from sessiontree.bench.suite.hidden_command import command
 from sessiontree.bench.suite.model_graded import model_graded

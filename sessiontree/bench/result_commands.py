@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sessiontree import ConfigError
 from sessiontree.api.runtime.paths import make_absolute
@@ -17,18 +16,19 @@ from sessiontree.bench.results.metrics import compute_metrics
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.results.report import FailureGroup, RunReport, build_report
 from sessiontree.bench.results.report_page import render_report_page
-from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.results.sample_view import view_sample
 from sessiontree.bench.results.several_runs import compare_several
 from sessiontree.bench.run_commands import RUNS, get_default_place
+from sessiontree.bench.run_results import RunResults
 from sessiontree.bench.suite.suite_loader import load_suite
 from sessiontree.version import explain_installation
+
+if TYPE_CHECKING:
+    from sessiontree.bench.results.plots import Plot
 
 CASES_SHOWN: Final = 5
 """Most samples that are named for each kind of failure; JSON and HTML name more."""
 NAMES_SHOWN: Final = 20
-_PLOTS: Final = "sessiontree.bench.results.plots"
-_FOLDER: Final = "sessiontree.bench.view.run_folder"
 
 
 class ResultScreen(Protocol):
@@ -97,7 +97,7 @@ def report(
     folder = None if samples is None else make_absolute(samples, "--samples")
     found = find_run(run)
     made = build_report(found)
-    index = None if folder is None else _load_late(_FOLDER).write_folder([found], folder).index
+    index = None if folder is None else _write_samples(found, folder)
     files = [*_write_files(made, page, pictures, index), *([str(index)] if index else [])]
     unreadable: dict[str, str] = {}
     if parquet:
@@ -120,24 +120,28 @@ def report(
 def _write_files(made: RunReport, page: Path | None, pictures: Path | None, index: Path | None) -> list[str]:
     if page is None and pictures is None:
         return []
-    drawn = _load_plots().plots_of(made)
+    drawn = _draw_plots(made)
     files = []
     if pictures is not None:
         pictures.mkdir(parents=True, exist_ok=True)
         files += [str(_replace(pictures / f"{plot.name}.png", plot.png)) for plot in drawn]
     if page is not None:
-        links = None if index is None else partial(_load_late(_FOLDER).make_address, index, page.parent)
+        from sessiontree.bench.view.run_folder import make_address
+
+        links = None if index is None else partial(make_address, index, page.parent)
         files.append(str(_replace(page, render_report_page(made, drawn, links).encode("utf-8"))))
     return files
 
 
-def _load_late(name: str) -> Any:
-    return importlib.import_module(name)
+def _write_samples(run: RecordedRun, folder: Path) -> Path:
+    from sessiontree.bench.view.run_folder import write_folder
+
+    return write_folder([run], folder).index
 
 
-def _load_plots() -> Any:
+def _draw_plots(made: RunReport) -> tuple[Plot, ...]:
     try:
-        return _load_late(_PLOTS)
+        from sessiontree.bench.results.plots import plots_of
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("matplotlib"):
             raise
@@ -145,6 +149,7 @@ def _load_plots() -> Any:
             "pictures can't be drawn: matplotlib is not installed; it comes with the extra 'plot'; "
             f"{explain_installation('plot')}. Without --html and --plots the report needs no pictures"
         ) from error
+    return plots_of(made)
 
 
 def _replace(path: Path, data: bytes) -> Path:

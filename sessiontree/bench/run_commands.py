@@ -21,7 +21,6 @@ from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.api.runtime.ray_door import call_on_nodes
 from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.results.recorded_run import LEDGER, RunCounts
-from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.run.node_drivers import run_on_nodes
 from sessiontree.bench.run.place.progress import (
     JsonProgress,
@@ -33,6 +32,7 @@ from sessiontree.bench.run.place.progress import (
 from sessiontree.bench.run.place.run_place import RunOptions
 from sessiontree.bench.run.runner import run_blocking
 from sessiontree.bench.run.runtime_file import read_runtime
+from sessiontree.bench.run_results import RunResults
 from sessiontree.bench.suite.environment import SuiteEnvironment, locate_environment, lock_text, prepare_here
 from sessiontree.bench.suite.suite import SuiteDefinition
 from sessiontree.bench.suite.suite_loader import (

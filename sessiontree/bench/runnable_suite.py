@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.bench.suite.suite import SuiteDefinition
 
 if TYPE_CHECKING:
-    from sessiontree.bench.results.results import RunResults
+    from sessiontree.bench.run_results import RunResults
 
 
 class Suite(SuiteDefinition):

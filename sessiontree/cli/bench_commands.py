@@ -432,7 +432,7 @@ def view(
     Exit codes: 0 ended or written, 2 no such run, or it can't be served.
     """
     with open_screen(locals()) as execute:
-        from sessiontree.bench.view.view_command import view
+        from sessiontree.bench.view_command import view
 
         execute(view)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.memory.settings import HashingSettings, HTTPSettings, MiniLMSettings
@@ -36,42 +35,38 @@ class Embedder(Protocol):
         ...
 
 
-Import: TypeAlias = Callable[[str], Any]
-
 _EXTRA = {"tokenizers", "safetensors"}
 """Packages of ``sessiontree[minilm]``."""
 
 
-def make_embedder(
-    settings: HashingSettings | MiniLMSettings | HTTPSettings, load: Import = importlib.import_module
-) -> Embedder:
-    """Return the embedder that settings describe.
+def make_embedder(settings: HashingSettings | MiniLMSettings | HTTPSettings) -> Embedder:
+    """Return the embedder that settings describe. Only the modules of that embedder are loaded.
 
     Args:
         settings: The kind of embedder, and its parameters.
-        load: Imports a module.
 
     Raises:
         ConfigError: the extra it needs is not installed, or its model cannot be read.
     """
     match settings:
         case HashingSettings():
-            hashing: Embedder = load("sessiontree.memory.hashing_embedder").HashingEmbedder()
-            return hashing
+            from sessiontree.memory.hashing_embedder import HashingEmbedder
+
+            return HashingEmbedder()
         case MiniLMSettings():
-            return _build_minilm(settings, load)
+            return _make_minilm(settings)
         case HTTPSettings():
-            http: Embedder = load("sessiontree.memory.http_embedder").HTTPEmbedder(settings)
-            return http
+            from sessiontree.memory.http_embedder import HTTPEmbedder
+
+            return HTTPEmbedder(settings)
 
 
-def _build_minilm(settings: MiniLMSettings, load: Import) -> Embedder:
+def _make_minilm(settings: MiniLMSettings) -> Embedder:
     try:
-        module = load("sessiontree.memory.minilm")
+        from sessiontree.memory.minilm import MiniLMEmbedder
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
         message = f"can't use embedder 'minilm': {error.name} is not installed"
         raise ConfigError(f"{message}; {explain_installation('minilm')}") from error
-    embedder: Embedder = module.MiniLMEmbedder(settings.model_dir)
-    return embedder
+    return MiniLMEmbedder(settings.model_dir)

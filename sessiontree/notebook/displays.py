@@ -7,7 +7,6 @@ here needs an extra; without one the pictures are left, and the widget is not.
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
@@ -55,11 +54,9 @@ def show_values(shell: Any) -> None:
         return
     shell._sessiontree_shows = True  # noqa: SLF001 - the mark is this module's
     for module, name, shows in _TYPES:
-        formatter = formatters.mimebundle_formatter
-        if module == "builtins":
-            formatter.for_type(vars(importlib.import_module(module))[name], _adapt(shows))
-        else:
-            formatter.for_type_by_name(module, name, _adapt(shows))
+        formatters.mimebundle_formatter.for_type_by_name(module, name, _adapt(shows))
+    for kind in (tuple, list):
+        formatters.mimebundle_formatter.for_type(kind, _adapt(render_sequence))
     INTERRUPTS.watch(shell)
     RUNNING.watch(shell)
 
@@ -95,8 +92,9 @@ def render_tree(state_dir: Path, tree_id: str, session: str = "main") -> Bundle:
     if find_spec("anywidget") is not None:
         show_values(get_running_shell())
         RUNNING.begin_picture(state_dir, tree_id, session)
-        widget_of = importlib.import_module("sessiontree.notebook.widget").get_widget
-        model = {"version_major": 2, "version_minor": 0, "model_id": widget_of(state_dir, tree_id).model_id}
+        from sessiontree.notebook.widget import get_widget
+
+        model = {"version_major": 2, "version_minor": 0, "model_id": get_widget(state_dir, tree_id).model_id}
         return {WIDGET_MIME: model, "text/plain": f"<tree {tree_id}>"}
     if snapshot["tree"]["is_live"] and find_spec("starlette") is not None:
         return _add_page(bundle, page_address(state_dir, tree_id))
@@ -130,7 +128,11 @@ def is_in_kernel() -> bool:
 
 def get_running_shell() -> Any:
     """Return the IPython shell of this process; None outside of one."""
-    return importlib.import_module("IPython").get_ipython() if find_spec("IPython") else None
+    if find_spec("IPython") is None:
+        return None
+    from IPython import get_ipython
+
+    return get_ipython()
 
 
 class RunningCell:
@@ -347,7 +349,5 @@ _TYPES: Final = (
     ("sessiontree.contracts.values.messages", "Usage", render_usage),
     ("sessiontree.policy.compiled", "Explanation", render_explanation),
     ("sessiontree.journal.record", "JournalRecord", record_bundle),
-    ("builtins", "tuple", render_sequence),
-    ("builtins", "list", render_sequence),
 )
 """Values that know nothing of notebooks, and what shows them."""

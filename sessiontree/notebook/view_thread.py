@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import importlib
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -60,8 +59,9 @@ class ViewThread:
             ConfigError: no port can be used.
             ImportError: the extra ``serve`` is not installed.
         """
-        listen = importlib.import_module("sessiontree.serve.listen")  # only with the extra
-        server = self.find_server(state_dir, lambda: listen.PageServer(state_dir, listen.Address()))
+        from sessiontree.serve.listen import Address, PageServer
+
+        server = self.find_server(state_dir, lambda: PageServer(state_dir, Address()))
         address: str = server.make_page_address(f"/t/{tree_id}")
         return address
 

@@ -18,7 +18,7 @@ from inspect_ai.scorer import value_to_float
 from sessiontree import ConfigError, Limits
 from sessiontree.bench.adapters.inspect_log import sample_file, write_log
 from sessiontree.bench.adapters.inspect_task import STATE, TaskChoices, TaskSample, collect_scorers
-from sessiontree.bench.results.results import RunResults
+from sessiontree.bench.run_results import RunResults
 from sessiontree.bench.runnable_suite import Suite
 from sessiontree.bench.suite.suite import Attempt, Sample, Score, Scorer
 from sessiontree.models.port import get_model_name

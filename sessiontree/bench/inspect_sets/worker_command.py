@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
 
 from sessiontree import ConfigError
 from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.bench.run_commands import COMMAND, INCOMPLETE, BenchScreen
 from sessiontree.bench.suite.environment import LOCKS, locate_environment
-
-_RUNNER: Final = "sessiontree.bench.inspect_sets.set_runner"
-"""Loaded in the environment that has inspect_ai."""
 
 
 def inspect_worker(  # noqa: PLR0913 - each option is a parameter
@@ -48,10 +43,12 @@ def inspect_worker(  # noqa: PLR0913 - each option is a parameter
     if not environment.is_current:
         environment.prepare(_say)
         environment.take_over([*COMMAND, *sys.argv[1:]])
-    runner: Any = importlib.import_module(_RUNNER)
+    # only the environment above has inspect_ai
+    from sessiontree.bench.inspect_sets.set_runner import SetOrder, run_set
+
     place = make_absolute(log_dir, "--log-dir")
-    order = runner.SetOrder(file, place, workers, attempts, address)
-    tasks = asyncio.run(runner.run_set(order, _say))
+    order = SetOrder(file, place, workers, attempts, address)
+    tasks = asyncio.run(run_set(order, _say))
     if as_json:
         screen.raw(json.dumps({"log_dir": str(place), "tasks": [asdict(each) for each in tasks]}))
     else:

@@ -31,12 +31,12 @@ from sessiontree.bench.mending.recorded_attempt import restore_attempt
 from sessiontree.bench.provenance.circumstances import collect_circumstances
 from sessiontree.bench.provenance.provenance import collect_provenance
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
-from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.run.attempts.attempt import convert_score
 from sessiontree.bench.run.attempts.own_code import call_own, run_own
 from sessiontree.bench.run.attempts.sample_clock import SampleClock
 from sessiontree.bench.run.place.run_place import WORKSPACES, is_on_shared_disk
 from sessiontree.bench.run.process_names import own_name
+from sessiontree.bench.run_results import RunResults
 from sessiontree.bench.suite.plain_values import to_plain_text
 from sessiontree.bench.suite.sample_selection import select_samples
 from sessiontree.bench.suite.samples import SampleData, load_samples

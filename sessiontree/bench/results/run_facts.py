@@ -8,19 +8,20 @@ directory: one fact a line, as a JSON array of number, session, cause, time and 
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from sessiontree import JournalCorrupt, JournalRecord, JournalUnwritable, TreeNotFound
 from sessiontree.api.stored.journaled_trees import StoredFacts
 from sessiontree.bench.results.recorded_run import STATE
 
+if TYPE_CHECKING:
+    from sessiontree.bench.results.written_events import WrittenEvents
+
 FETCHED: Final = "fetched"
-_WRITTEN: Final = "sessiontree.bench.results.written_events"
 
 
 class RunFacts:
@@ -35,7 +36,7 @@ class RunFacts:
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._stored = StoredFacts(run_dir / STATE)
-        self._written: Any = None
+        self._written: WrittenEvents | None = None
         """Reads what other nodes have written; loaded with PyArrow when a tree is in no journal here."""
 
     def __enter__(self) -> Self:
@@ -67,7 +68,9 @@ class RunFacts:
                 yield from _read_fetched(file)
                 return
             if self._written is None:
-                self._written = importlib.import_module(_WRITTEN).WrittenEvents(self._run_dir)
+                from sessiontree.bench.results.written_events import WrittenEvents
+
+                self._written = WrittenEvents(self._run_dir)
             if tree_id not in self._written:
                 raise
             yield from self._written.read(tree_id)

@@ -21,11 +21,11 @@ from sessiontree.api.runtime.runtime_options import TREE_CPUS
 from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.results.recorded_run import LEDGER
-from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.run.place.run_place import RunOptions, RunPlace
 from sessiontree.bench.run.process_names import own_name
 from sessiontree.bench.run.run_start import RunCommand
 from sessiontree.bench.run.runner import run_blocking
+from sessiontree.bench.run_results import RunResults
 from sessiontree.bench.suite.samples import load_samples
 from sessiontree.bench.suite.suite import SuiteDefinition
 from sessiontree.bench.suite.suite_loader import load_suite

@@ -23,7 +23,6 @@ from sessiontree.bench.ledger.leases import CostCapReached, SampleLease, Tally
 from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.ledger.ledger_rules import BEAT_S, BeatWatch, CostCap
 from sessiontree.bench.results.recorded_run import LEDGER
-from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.run.attempts.attempt import AttemptLost, AttemptRun, walk_causes
 from sessiontree.bench.run.attempts.sample_clock import LoopWatch
 from sessiontree.bench.run.place.error_limit import ErrorLimit
@@ -33,6 +32,7 @@ from sessiontree.bench.run.preflight import check_nodes
 from sessiontree.bench.run.process_names import has_ended, own_name
 from sessiontree.bench.run.provider_gate import ProviderGate
 from sessiontree.bench.run.run_start import RunCommand
+from sessiontree.bench.run_results import RunResults
 from sessiontree.bench.suite.plain_values import to_plain_text
 from sessiontree.bench.suite.samples import load_samples
 from sessiontree.bench.suite.suite import MAX_COUNT, SuiteDefinition

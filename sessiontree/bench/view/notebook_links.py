@@ -13,7 +13,7 @@ from typing import Any, Final
 from sessiontree import ConfigError, SessionTreeError, make_visible
 from sessiontree.bench.results.recorded_run import RecordedRun
 from sessiontree.bench.view.run_folder import sample_place
-from sessiontree.bench.view.view_command import make_server
+from sessiontree.bench.view.run_server import make_server
 from sessiontree.notebook.cell_html import escape_cell_text
 from sessiontree.notebook.displays import is_in_kernel
 from sessiontree.notebook.tree_look import LOOK_S

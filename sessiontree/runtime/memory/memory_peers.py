@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import importlib
 import itertools
 import json
 import os
@@ -23,7 +22,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -43,6 +42,10 @@ from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.memory.memory_api import MemoryStore
 from sessiontree.runtime.transport.rpc import collect_methods
 from sessiontree.runtime.transport.socket_files import listen_at, open_connection_to
+
+if TYPE_CHECKING:
+    from sessiontree.memory.embedders import Embedder
+    from sessiontree.memory.store import LanceMemoryStore
 
 SOCKET: Final = "writer.socket"
 KEY: Final = "writer.key"
@@ -353,15 +356,12 @@ async def _say(writer: asyncio.StreamWriter, told: Any) -> None:
     await writer.drain()
 
 
-_LATE: Final = {
-    "store": "sessiontree.memory.store:LanceMemoryStore",
-    "embedder": "sessiontree.memory.embedders:make_embedder",
-}
+def _load_store(settings: MemorySettings) -> tuple[type[LanceMemoryStore], Embedder]:
+    """Return the class of stores, and the embedder of the settings. LanceDB takes a second to load."""
+    from sessiontree.memory.embedders import make_embedder
+    from sessiontree.memory.store import LanceMemoryStore
 
-
-def _load_late(name: str) -> Any:
-    module, _, wanted = _LATE[name].partition(":")
-    return getattr(importlib.import_module(module), wanted)
+    return LanceMemoryStore, make_embedder(settings.embedder)
 
 
 async def open_store(settings: MemorySettings, uri: str) -> MemoryStore:
@@ -378,15 +378,11 @@ async def open_store(settings: MemorySettings, uri: str) -> MemoryStore:
         ConfigError: the embedder is not available.
         MemoryFailed: the store can't be opened.
     """
-    store = await asyncio.to_thread(_load_late, "store")
-    embedder = await asyncio.to_thread(lambda: _load_late("embedder")(settings.embedder))
-    wishes = {} if settings.ann_above is None else {"ann_above": settings.ann_above}
+    store, embedder = await asyncio.to_thread(_load_store, settings)
+    wishes: dict[str, Any] = {} if settings.ann_above is None else {"ann_above": settings.ann_above}
 
     async def open_own() -> MemoryStore:
-        opened: MemoryStore = await store.open(
-            uri, embedder, storage_options=settings.revealed_options() or None, **wishes
-        )
-        return opened
+        return await store.open(uri, embedder, storage_options=settings.revealed_options() or None, **wishes)
 
     directory = resolve_directory(uri)
     if directory is None:

@@ -6,17 +6,14 @@ host while somebody looks at it. If the supervisor is lost, its previews are gon
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Protocol
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.handles.previews import PublishedPage
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.runtime.scheduling.live_session import LiveSession
 from sessiontree.version import explain_installation
-
-SERVER: Final = "sessiontree.previews.preview_server"
 
 
 class PageHost(Protocol):
@@ -72,9 +69,8 @@ class TreePreviews:
 def _load_host() -> PageHost:
     """Return a server of previews. It is loaded when it is needed: its library is an extra."""
     try:
-        module = importlib.import_module(SERVER)
+        from sessiontree.previews.preview_server import PreviewServer
     except ModuleNotFoundError as error:
         words = f"previews need the extra serve ({error.name} is missing): {explain_installation('serve')}"
         raise ExecutionError(words) from error
-    host: PageHost = module.PreviewServer()
-    return host
+    return PreviewServer()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import pickle
 import subprocess
 import sys
@@ -90,27 +89,20 @@ def test_settings_make_the_embedder_they_describe(tmp_path: Path) -> None:
     assert make_embedder(HTTPSettings.model_validate(SERVER)).identity == "http-3-m"
 
 
-def test_a_missing_extra_is_named(tmp_path: Path) -> None:
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without tokenizers or safetensors: one typed error that says what to install."""
-
-    def load(name: str) -> Any:
-        if name.endswith("minilm"):
-            raise ModuleNotFoundError("No module named 'tokenizers'", name="tokenizers")
-        return importlib.import_module(name)
-
+    monkeypatch.delitem(sys.modules, "sessiontree.memory.minilm", raising=False)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ConfigError, match=r"tokenizers.*\[minilm\]"):
-        make_embedder(MiniLMSettings(model_dir=tmp_path), load)
-    assert make_embedder(HashingSettings(), load).dimensions == 384
+        make_embedder(MiniLMSettings(model_dir=tmp_path))
+    assert make_embedder(HashingSettings()).dimensions == 384
 
 
-def test_another_missing_module_is_no_missing_extra(tmp_path: Path) -> None:
+def test_another_missing_module_is_no_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault of the installation is not hidden behind advice that does not help."""
-
-    def load(name: str) -> Any:
-        raise ModuleNotFoundError("No module named 'zlib'", name="zlib")
-
-    with pytest.raises(ModuleNotFoundError, match="zlib"):
-        make_embedder(MiniLMSettings(model_dir=tmp_path), load)
+    monkeypatch.setitem(sys.modules, "sessiontree.memory.minilm", None)
+    with pytest.raises(ModuleNotFoundError, match="minilm"):
+        make_embedder(MiniLMSettings(model_dir=tmp_path))
 
 
 def test_settings_load_nothing_heavy() -> None:

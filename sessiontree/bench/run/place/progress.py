@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import shlex
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -22,8 +20,6 @@ from sessiontree.bench.ledger.leases import SampleLease, Tally
 from sessiontree.bench.ledger.ledger_tables import AttemptResult
 
 _LOG = logging.getLogger("sessiontree")
-_KERNEL: Final = "ipykernel"
-_CELL: Final = "sessiontree.bench.view.cell_progress"
 LINE_EVERY_S: Final = 10.0
 """How often lines say how far a run is."""
 
@@ -162,14 +158,6 @@ class LoggedProgress(RunProgress):
     def end(self, why: str, *, is_complete: bool) -> None:
         """Log the end."""
         _LOG.log(logging.INFO if is_complete else logging.WARNING, "%s", make_visible(why))
-
-
-def choose_progress() -> RunProgress:
-    """Return what shows the progress of a run by default: the cell of a notebook, or else the log."""
-    if _KERNEL not in sys.modules:
-        return LoggedProgress()
-    found: RunProgress | None = importlib.import_module(_CELL).make_cell_progress()
-    return LoggedProgress() if found is None else found
 
 
 class LineScreen(Protocol):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -23,7 +24,7 @@ from sessiontree.api.runtime.runtime import compute_shard_limit
 from sessiontree.api.runtime.runtime_options import Backends, RuntimeOptions, Shards
 from sessiontree.bench.results.recorded_run import STATE
 from sessiontree.bench.run.place.error_limit import ErrorLimit
-from sessiontree.bench.run.place.progress import RunProgress, choose_progress
+from sessiontree.bench.run.place.progress import LoggedProgress, RunProgress
 from sessiontree.bench.run.place.run_settings import Concurrency, RunSettings
 from sessiontree.bench.suite.retry_choice import RetryChoice
 from sessiontree.bench.suite.sample_selection import select_samples
@@ -53,6 +54,18 @@ RECORDED: Final = "recorded:"
 _CountOrNone: TypeAlias = Annotated[
     Count | None, Give(f"a whole number from 1 to {MAX_COUNT:,}, or None for the suite's own")
 ]
+
+
+_KERNEL: Final = "ipykernel"
+
+
+def choose_progress() -> RunProgress:
+    """Return what shows the progress of a run by default: the cell of a notebook, or else the log."""
+    if _KERNEL not in sys.modules:
+        return LoggedProgress()
+    from sessiontree.bench.run.place.cell_progress import make_cell_progress
+
+    return make_cell_progress() or LoggedProgress()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from sessiontree.api.stored.journaled_trees import StoredFacts
 from sessiontree.bench import RunResults
 from sessiontree.bench.results.recorded_run import RecordedRun
 from sessiontree.bench.results.result_tables import ROWS_PER_GROUP, SCHEMAS, record_batches, write_tables
-from sessiontree.bench.results.results import TABLES
 from sessiontree.bench.results.run_facts import RunFacts
+from sessiontree.bench.run_results import TABLES
 from sessiontree.journal.claim import list_journal_dirs
 from sessiontree.journal.journal import Journal
 from tests.system.bench.recorded_run_fixtures import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sessiontree import TreeNotFound
 from sessiontree.bench.results.recorded_run import RESULTS
-from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.results.run_facts import RunFacts
+from sessiontree.bench.run_results import RunResults
 from tests.system.bench.suite_fixtures import rows, suite
 
 

@@ -18,7 +18,7 @@ from ray.cluster_utils import Cluster
 from typer.testing import CliRunner
 
 from sessiontree.backends.ray.engine.engine_servers import bind_to_loopback
-from sessiontree.bench.results.results import RunResults
+from sessiontree.bench.run_results import RunResults
 from sessiontree.cli.app import app
 
 LOOPBACK: dict[str, Any] = {"node_ip_address": "127.0.0.1", "num_cpus": 1}

@@ -9,7 +9,8 @@ from typing import Any
 
 from playwright.async_api import Browser, Locator
 
-from sessiontree.bench.view.view_command import find_runs, make_server
+from sessiontree.bench.view.run_server import make_server
+from sessiontree.bench.view_command import find_runs
 from tests.system.pages.page_fixtures import Screen, Site
 from tests.system.serve.serve_fixtures import running
 

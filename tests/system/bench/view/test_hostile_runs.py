@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.async_api import Browser, expect
 
 from sessiontree.bench.view.run_folder import write_folder
-from sessiontree.bench.view.view_command import find_runs
+from sessiontree.bench.view_command import find_runs
 from tests.system.bench.view.hostile_run_fixtures import record_hostile_run
 from tests.system.bench.view.run_page_fixtures import RunScreen, are_of, open_folder, open_runs, site_of_runs
 from tests.system.pages.hostile_fixtures import ATTACKS

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, Route, expect
 
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.view.run_folder import write_folder
-from sessiontree.bench.view.view_command import find_runs
+from sessiontree.bench.view_command import find_runs
 from tests.system.bench.recorded_run_fixtures import GivenSample, make_run
 from tests.system.bench.view.run_page_fixtures import RunScreen, are_of, open_folder, open_runs, site_of_runs
 from tests.system.bench.view.view_fixtures import fail, run_with_faults, write

@@ -12,7 +12,7 @@ from sessiontree.bench.results.recorded_run import RecordedRun
 from sessiontree.bench.results.report import build_report
 from sessiontree.bench.results.report_page import render_report_page
 from sessiontree.bench.view.run_folder import make_address, write_folder
-from sessiontree.bench.view.view_command import find_runs
+from sessiontree.bench.view_command import find_runs
 from tests.system.bench.recorded_run_fixtures import HOSTILE, GivenSample, make_run
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import webbrowser
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from sessiontree import ConfigError
 from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.bench.result_commands import find_run
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.view.run_folder import write_folder
-from sessiontree.version import explain_installation
+from sessiontree.bench.view.run_server import make_server
 
 
 class ViewScreen(Protocol):
@@ -76,20 +74,3 @@ def find_runs(names: Iterable[str]) -> list[RecordedRun]:
 
 def _read_start_ms(run: RecordedRun) -> int:
     return int(run.rows("SELECT coalesce(min(started_at_ms), 0) FROM attempts")[0][0])
-
-
-def make_server(runs: Sequence[RecordedRun], port: int = 0) -> Any:
-    """Return a server of runs that is not started yet.
-
-    Raises:
-        ConfigError: the extra ``serve`` is not installed, or the port can't be used.
-    """
-    try:
-        listen = importlib.import_module("sessiontree.serve.listen")
-        site = importlib.import_module("sessiontree.bench.view.run_site")
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"pages need the extra serve ({error.name} is missing): {explain_installation('serve')}. "
-            "With --html DIR the runs become a folder that a browser opens without a server"
-        ) from error
-    return listen.PageServer(site.RunSite(runs), listen.Address(port=port))

@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from sessiontree.bench.results.several_runs import SeveralRuns
 
 TABLES: Final = ("samples", "history", "commands", "sessions", "events", "usage")
-_HEAVY: Final = {
-    "read_table": "sessiontree.bench.results.result_tables:read_table",
-    "write_tables": "sessiontree.bench.results.result_tables:write_tables",
-    "write_events": "sessiontree.bench.results.shard_events:write_events",
-    "cell_text": "sessiontree.notebook.cell_html:escape_cell_text",
-    "open_page": "sessiontree.bench.view.notebook_links:open_page",
-    "sample_links": "sessiontree.bench.view.notebook_links:sample_links",
-    "report_of": "sessiontree.bench.results.report:build_report",
-    "metrics_of": "sessiontree.bench.results.metrics:compute_metrics",
-    "compare_several": "sessiontree.bench.results.several_runs:compare_several",
-    "compare_runs": "sessiontree.bench.results.comparison:compare_runs",
-}
 
 
 class RunResults:
@@ -85,7 +73,9 @@ class RunResults:
         Raises:
             ConfigError: another table is named, or the ledger can't be read.
         """
-        return _load_heavy("read_table")(self._run, _check_table(table))
+        from sessiontree.bench.results.result_tables import read_table
+
+        return read_table(self._run, _check_table(table))
 
     def to_pandas(self, table: str = "samples") -> Any:
         """Return a table as a ``pandas.DataFrame``; otherwise as :meth:`to_arrow`.
@@ -115,9 +105,9 @@ class RunResults:
             ConfigError: another table is named, or the ledger can't be read.
             OSError: the directory can't be written.
         """
-        chosen = [_check_table(table) for table in tables]
-        written: WrittenResults = _load_heavy("write_tables")(self._run, self.run_dir / RESULTS, chosen)
-        return written
+        from sessiontree.bench.results.result_tables import write_tables
+
+        return write_tables(self._run, self.run_dir / RESULTS, [_check_table(table) for table in tables])
 
     def write_events(self, owner: str) -> int:
         """Write the events of the trees that one program has run; return of how many trees.
@@ -128,13 +118,15 @@ class RunResults:
         Raises:
             OSError: the run's directory can't be written.
         """
-        count: int = _load_heavy("write_events")(self.run_dir, owner)
-        return count
+        from sessiontree.bench.results.shard_events import write_events
+
+        return write_events(self.run_dir, owner)
 
     def report(self) -> RunReport:
         """Return pass rates with intervals, cost, time, tokens and failures."""
-        report: RunReport = _load_heavy("report_of")(self._run)
-        return report
+        from sessiontree.bench.results.report import build_report
+
+        return build_report(self._run)
 
     def metrics(self, reducers: Sequence[str] = ("mean",), *, by: str = "", cluster: str = "") -> RunMetrics:
         """Return pass rates and reduced epochs, of all samples and by groups, with standard errors.
@@ -147,8 +139,9 @@ class RunResults:
         Raises:
             ConfigError: the reducer or field is unknown, or nothing is scored yet.
         """
-        metrics: RunMetrics = _load_heavy("metrics_of")(self._run, reducers, by, cluster)
-        return metrics
+        from sessiontree.bench.results.metrics import compute_metrics
+
+        return compute_metrics(self._run, reducers, by, cluster)
 
     def compare_all(self, *others: RunResults) -> SeveralRuns:
         """Return each of some runs of the suite compared with this one, as one family of comparisons.
@@ -159,9 +152,9 @@ class RunResults:
         Raises:
             ConfigError: as for :meth:`compare`, or none is given.
         """
-        runs = [each._run for each in (self, *others)]  # noqa: SLF001 - of this class
-        several: SeveralRuns = _load_heavy("compare_several")(runs)
-        return several
+        from sessiontree.bench.results.several_runs import compare_several
+
+        return compare_several([each._run for each in (self, *others)])  # noqa: SLF001 - of this class
 
     def compare(self, other: RunResults) -> RunComparison:
         """Return what the run ``other`` of the suite did better or worse on the same samples.
@@ -169,8 +162,9 @@ class RunResults:
         Raises:
             ConfigError: it is of another suite, or shares no scored sample with this one.
         """
-        comparison: RunComparison = _load_heavy("compare_runs")(self._run, other._run)
-        return comparison
+        from sessiontree.bench.results.comparison import compare_runs
+
+        return compare_runs(self._run, other._run)
 
     def open_page(self) -> None:
         """Open the page of the run, with all samples, in the browser of this machine.
@@ -180,7 +174,9 @@ class RunResults:
         Raises:
             ConfigError: the extra ``serve`` is not installed, or the run can't be read.
         """
-        _load_heavy("open_page")(self.run_dir)
+        from sessiontree.bench.view.notebook_links import open_page
+
+        open_page(self.run_dir)
 
     def __repr__(self) -> str:
         """Return the suite, and how far the run is."""
@@ -192,19 +188,16 @@ class RunResults:
 
     def _repr_html_(self) -> str:
         """Return a table of the scores and links to samples, for a notebook."""
+        from sessiontree.bench.view.notebook_links import sample_links
+        from sessiontree.notebook.cell_html import escape_cell_text
+
         counts = self.counts
         if counts.scored + counts.failed == 0:
-            return f"<p>{_load_heavy('cell_text')(repr(self))}</p>"
-        links: str = _load_heavy("sample_links")(self._run)
-        return self.report()._repr_html_() + links
+            return f"<p>{escape_cell_text(repr(self))}</p>"
+        return self.report()._repr_html_() + sample_links(self._run)
 
 
 def _check_table(table: str) -> str:
     if table not in TABLES:
         raise ConfigError(f"results have no table {table!r}; there are {', '.join(TABLES)}")
     return table
-
-
-def _load_heavy(name: str) -> Any:
-    module, _, wanted = _HEAVY[name].partition(":")
-    return getattr(importlib.import_module(module), wanted)
