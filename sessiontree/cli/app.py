@@ -101,10 +101,10 @@ def survey(
 
     Exit codes: 0 written, 1 failed, 2 can't begin, 3 an earlier report was kept, 130 after Ctrl-C.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.survey.command import survey
 
-        execute(survey)
+        run_body(survey)
 
 
 @app.command()
@@ -167,14 +167,14 @@ def run(  # noqa: PLR0913 - each option is a parameter
     options = locals()
     if program is None and not inputs:
         del options["program"], options["inputs"]
-        with open_screen(options) as execute:
+        with open_screen(options) as run_body:
             from sessiontree.cli.run import run
 
-            execute(run)
-    with open_screen(options) as execute:
+            run_body(run)
+    with open_screen(options) as run_body:
         from sessiontree.cli.program_run import run_program
 
-        execute(run_program)
+        run_body(run_program)
 
 
 @app.command()
@@ -206,16 +206,16 @@ def resume(  # noqa: PLR0913 - each option is a parameter
     options = locals()
     if options.pop("dry_run"):
         shown = ("tree_or_path", "path", "config", "state_dir", "as_json")
-        with open_screen({name: options[name] for name in shown}) as execute:
+        with open_screen({name: options[name] for name in shown}) as run_body:
             from sessiontree.cli.dry_run import show_resume
 
-            execute(show_resume)
+            run_body(show_resume)
     if options.pop("as_json"):
         raise typer.BadParameter("--json needs --dry-run")
-    with open_screen(options) as execute:
+    with open_screen(options) as run_body:
         from sessiontree.cli.resume import resume
 
-        execute(resume)
+        run_body(resume)
 
 
 @app.command()
@@ -252,17 +252,17 @@ def ask(  # noqa: PLR0913 - each option is a parameter
             raise typer.BadParameter("--max-cost bounds what a model costs; name one with --model")
         if config is not None:
             raise typer.BadParameter("--config is for the sessions of a model; name one with --model")
-        with open_screen({**options, "limit": 3 if limit is None else limit, "backend": backend}) as execute:
+        with open_screen({**options, "limit": 3 if limit is None else limit, "backend": backend}) as run_body:
             from sessiontree.survey.ask import ask
 
-            execute(ask)
+            run_body(ask)
     options |= {"limit": limit, "model": model, "max_cost": max_cost, "backend": backend}
-    with open_screen(options) as execute:
+    with open_screen(options) as run_body:
         from sessiontree.cli.configured_tree import check_models, load_configuration
         from sessiontree.cli.screen import RichScreen
         from sessiontree.survey.investigation import ask_model
 
-        execute(
+        run_body(
             partial(
                 ask_model,
                 configuration=partial(load_configuration, config),
@@ -294,28 +294,30 @@ def tree(
     if html is not None:
         if listed or followed or as_json:
             raise typer.BadParameter("--html writes a page; leave --list, --follow and --json out")
-        with open_screen({"path": path, "state_dir": state_dir, "tree_id": tree_id, "html": html}) as execute:
+        with open_screen(
+            {"path": path, "state_dir": state_dir, "tree_id": tree_id, "html": html}
+        ) as run_body:
             from sessiontree.cli.tree_page import save
 
-            execute(save)
+            run_body(save)
     if followed:
         with open_screen(
             {"path": path, "state_dir": state_dir, "tree_id": tree_id, "as_json": as_json}
-        ) as execute:
+        ) as run_body:
             from sessiontree.cli.follow import follow
 
-            execute(follow)
+            run_body(follow)
     if listed:
-        with open_screen({"path": path, "state_dir": state_dir, "as_json": as_json}) as execute:
+        with open_screen({"path": path, "state_dir": state_dir, "as_json": as_json}) as run_body:
             from sessiontree.cli.tree_list import show_list
 
-            execute(show_list)
+            run_body(show_list)
     with open_screen(
         {"path": path, "state_dir": state_dir, "tree_id": tree_id, "as_json": as_json}
-    ) as execute:
+    ) as run_body:
         from sessiontree.cli.tree import show
 
-        execute(show)
+        run_body(show)
 
 
 @app.command()
@@ -352,10 +354,10 @@ def serve(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 2 can't begin, 130 after Ctrl-C.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.serve import serve
 
-        execute(serve)
+        run_body(serve)
 
 
 @app.command()
@@ -386,10 +388,10 @@ def acp(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 the editor has left, 2 can't begin, 130 after Ctrl-C.
     """
-    with open_screen({**locals(), "roots": roots or []}) as execute:
+    with open_screen({**locals(), "roots": roots or []}) as run_body:
         from sessiontree.cli.acp import acp
 
-        execute(acp)
+        run_body(acp)
 
 
 @app.command()
@@ -412,10 +414,10 @@ def show(
 
     The tree may be live. Exit codes: 0 shown, 1 nothing ran here yet, 2 no such tree or session exists.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.show import show
 
-        execute(show)
+        run_body(show)
 
 
 @app.command()
@@ -433,10 +435,10 @@ def replay(
 
     Exit codes: 0 the same, or only read, 1 a difference, or a damaged journal, 2 can't begin.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.replay import replay
 
-        execute(replay)
+        run_body(replay)
 
 
 @app.command()
@@ -468,15 +470,15 @@ def fork(  # noqa: PLR0913 - each option is a parameter
     """
     options = locals()
     if options.pop("dry_run"):
-        with open_screen(options) as execute:
+        with open_screen(options) as run_body:
             from sessiontree.cli.dry_run import show_fork
 
-            execute(show_fork)
+            run_body(show_fork)
     options.pop("config")
-    with open_screen(options) as execute:
+    with open_screen(options) as run_body:
         from sessiontree.cli.fork import fork
 
-        execute(fork)
+        run_body(fork)
 
 
 for command in (live_commands.approvals, live_commands.cancel, live_commands.interrupt, live_commands.chat):
@@ -498,10 +500,10 @@ def doctor(
     that does not answer within 30 s is named. Exit codes: 0 sessions can run, 1 something keeps them from
     it, 2 can't begin.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.doctor import doctor
 
-        execute(doctor)
+        run_body(doctor)
 
 
 @app.command()
@@ -530,10 +532,10 @@ def tools(  # noqa: PLR0913 - each option is a parameter
     as_json: AsJson = False,
 ) -> None:
     """List all tools, those that a session holds, and why it does not hold the others."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.tools import tools
 
-        execute(tools)
+        run_body(tools)
 
 
 @app.command()
@@ -542,10 +544,10 @@ def models(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
     Never shows a key.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.models import models
 
-        execute(models)
+        run_body(models)
 
 
 app.add_typer(bench_commands.commands, name="bench")

@@ -127,10 +127,10 @@ def run(  # noqa: PLR0913 - each option is a parameter
     Exit codes: 0 all samples are scored, 1 some are not, 2 can't begin, 130 after Ctrl-C.
     """
     samples, tags, metadata = samples or [], tags or [], metadata or []
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.bench.run_commands import run
 
-        execute(run)
+        run_body(run)
 
 
 @commands.command("list")
@@ -141,10 +141,10 @@ def list_suites(
     as_json: AsJson = False,
 ) -> None:
     """List the installed suites, and the runs in a directory."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.bench.run_commands import list_suites
 
-        execute(list_suites)
+        run_body(list_suites)
 
 
 @commands.command()
@@ -158,10 +158,10 @@ def prepare(
 
     Exit codes: 0 it is ready, 1 a node failed, 2 it could not be made here.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.bench.run_commands import prepare
 
-        execute(prepare)
+        run_body(prepare)
 
 
 @commands.command()
@@ -179,10 +179,10 @@ def matrix(
 
     Exit codes: 0 all runs are complete, 1 some are not, 2 the file is wrong, 130 after Ctrl-C.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.bench.matrix.matrix_run import run_matrix_command
 
-        execute(run_matrix_command)
+        run_body(run_matrix_command)
 
 
 @commands.command()
@@ -211,10 +211,10 @@ def report(
 
     Exit codes: 0 reported, 2 no such run, or no results yet.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.bench.result_commands import report
 
-        execute(report)
+        run_body(report)
 
 
 @commands.command()
@@ -239,10 +239,10 @@ def metrics(
 
     Exit codes: 0 shown, 2 no such run, reducer or field.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.bench.result_commands import show_metrics
 
-        execute(show_metrics)
+        run_body(show_metrics)
 
 
 @commands.command()
@@ -258,10 +258,10 @@ def compare(
 
     Exit codes: 0 compared, 2 no such run, or they can't be compared.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.bench.result_commands import compare
 
-        execute(compare)
+        run_body(compare)
 
 
 @commands.command()
@@ -284,11 +284,11 @@ def show(
     """
     if html is not None and as_json:
         raise typer.BadParameter("--html writes a page; leave --json out")
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.bench.result_commands import show
         from sessiontree.cli import tree, tree_page
 
-        execute(partial(show, show_tree=tree.show, save_tree=tree_page.save))
+        run_body(partial(show, show_tree=tree.show, save_tree=tree_page.save))
 
 
 @commands.command()
@@ -339,10 +339,10 @@ def retry(  # noqa: PLR0913 - each option is a parameter
             "fail_on_error": fail_on_error,
             "accept_changes": accept_changes,
         }
-    ) as execute:
+    ) as run_body:
         from sessiontree.bench.mend_commands import retry
 
-        execute(retry)
+        run_body(retry)
 
 
 @commands.command()
@@ -372,28 +372,28 @@ def rescore(
             "accept_changes": accept_changes,
             "as_json": as_json,
         }
-    ) as execute:
+    ) as run_body:
         from sessiontree.bench.mend_commands import rescore
 
-        execute(rescore)
+        run_body(rescore)
 
 
 @commands.command()
 def pause(run: RunName) -> None:
     """Let no more samples of a run begin; those that are worked on go on to their end."""
-    with open_screen({"run": run}) as execute:
+    with open_screen({"run": run}) as run_body:
         from sessiontree.bench.mend_commands import pause
 
-        execute(pause)
+        run_body(pause)
 
 
 @commands.command()
 def resume(run: RunName) -> None:
     """Let a paused run go on."""
-    with open_screen({"run": run}) as execute:
+    with open_screen({"run": run}) as run_body:
         from sessiontree.bench.mend_commands import resume
 
-        execute(resume)
+        run_body(resume)
 
 
 @commands.command("set")
@@ -405,10 +405,10 @@ def set_settings(
     ],
 ) -> None:
     """Change settings of a run while it goes on; its programs take them over within seconds."""
-    with open_screen({"run": run, "values": values}) as execute:
+    with open_screen({"run": run, "values": values}) as run_body:
         from sessiontree.bench.mend_commands import set_settings
 
-        execute(set_settings)
+        run_body(set_settings)
 
 
 @commands.command()
@@ -431,10 +431,10 @@ def view(
 
     Exit codes: 0 ended or written, 2 no such run, or it can't be served.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.bench.view_command import view
 
-        execute(view)
+        run_body(view)
 
 
 @commands.command("inspect-worker")
@@ -463,7 +463,7 @@ def inspect_worker(
 
     Exit codes: 0 every task is complete, 1 some are not, 2 can't begin.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.bench.inspect_sets.worker_command import inspect_worker
 
-        execute(inspect_worker)
+        run_body(inspect_worker)

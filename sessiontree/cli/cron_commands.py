@@ -32,10 +32,10 @@ def show_list(
     as_json: AsJson = False,
 ) -> None:
     """List the timed jobs of all trees, open or not. Never writes to the journal."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.cron import show_list
 
-        execute(show_list)
+        run_body(show_list)
 
 
 @commands.command()
@@ -47,10 +47,10 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one timed job: its text, its times, what it starts, for whom. Never writes to the journal."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.cron import show
 
-        execute(show)
+        run_body(show)
 
 
 @commands.command()
@@ -63,10 +63,10 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """Show when a timed job ran, and which of its times it did not run at. Never writes to the journal."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.cron import show_runs
 
-        execute(show_runs)
+        run_body(show_runs)
 
 
 @commands.command()
@@ -78,10 +78,10 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a timed job of a live tree now; its own times stay as they are."""
-    with open_screen({**locals(), "action": "run"}) as execute:
+    with open_screen({**locals(), "action": "run"}) as run_body:
         from sessiontree.cli.cron import change
 
-        execute(change)
+        run_body(change)
 
 
 @commands.command()
@@ -93,10 +93,10 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Pause a timed job of a live tree: its times are skipped until it is resumed."""
-    with open_screen({**locals(), "action": "pause"}) as execute:
+    with open_screen({**locals(), "action": "pause"}) as run_body:
         from sessiontree.cli.cron import change
 
-        execute(change)
+        run_body(change)
 
 
 @commands.command()
@@ -108,10 +108,10 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Resume a paused job of a live tree."""
-    with open_screen({**locals(), "action": "resume"}) as execute:
+    with open_screen({**locals(), "action": "resume"}) as run_body:
         from sessiontree.cli.cron import change
 
-        execute(change)
+        run_body(change)
 
 
 @commands.command()
@@ -123,7 +123,7 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove a timed job of a live tree; a run that goes on is not stopped."""
-    with open_screen({**locals(), "action": "remove"}) as execute:
+    with open_screen({**locals(), "action": "remove"}) as run_body:
         from sessiontree.cli.cron import change
 
-        execute(change)
+        run_body(change)

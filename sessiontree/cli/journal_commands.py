@@ -37,10 +37,10 @@ def export(
 
     Exit codes: 0 written, 1 only the good beginning of a damaged tree was written, 2 can't begin.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.journal import export
 
-        execute(export)
+        run_body(export)
 
 
 @commands.command("import")
@@ -57,10 +57,10 @@ def import_(
 
     The tree keeps its configuration: workspace, limits, rights and rules. Import files you trust.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.journal import import_
 
-        execute(import_)
+        run_body(import_)
 
 
 @commands.command()
@@ -90,10 +90,10 @@ def prune(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 erased, or no tree qualifies, 1 you said no, 2 can't begin.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.journal import prune
 
-        execute(prune)
+        run_body(prune)
 
 
 @commands.command()
@@ -114,7 +114,7 @@ def erase(
 
     Exit codes: 0 erased, 1 you said no, 2 can't begin.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.journal import erase
 
-        execute(erase)
+        run_body(erase)

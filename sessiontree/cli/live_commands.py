@@ -48,10 +48,10 @@ def approvals(  # noqa: PLR0913 - each option is a parameter
 
     Answers go to the live runtime of the workspace; without one the journal is only read.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.approvals import approvals
 
-        execute(approvals)
+        run_body(approvals)
 
 
 def cancel(
@@ -63,10 +63,10 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """End a session of a live tree and all sessions below it; print how each ended."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.cancel import cancel
 
-        execute(cancel)
+        run_body(cancel)
 
 
 def interrupt(
@@ -78,10 +78,10 @@ def interrupt(
     as_json: AsJson = False,
 ) -> None:
     """Stop the work of a session of a live tree and of all sessions below it; the sessions stay open."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.cancel import interrupt
 
-        execute(interrupt)
+        run_body(interrupt)
 
 
 def chat(  # noqa: PLR0913 - each option is a parameter
@@ -102,7 +102,7 @@ def chat(  # noqa: PLR0913 - each option is a parameter
     Exit codes: 0 left or replied, 1 the input ended and its last message has no reply, 2 can't begin, 130
     after Ctrl-C.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.chat import chat
 
-        execute(chat)
+        run_body(chat)

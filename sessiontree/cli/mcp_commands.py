@@ -58,19 +58,19 @@ def serve(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 served, 2 can't begin.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.mcp_server import serve
 
-        execute(serve)
+        run_body(serve)
 
 
 @commands.command("list")
 def show_list(config: ConfigFile = None, state_dir: StateDir = None, as_json: AsJson = False) -> None:
     """List the configured servers, without connecting to them."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.mcp_client import show_list
 
-        execute(show_list)
+        run_body(show_list)
 
 
 @commands.command()
@@ -86,10 +86,10 @@ def check(
 
     Exit codes: 0 all are accepted as they are, 1 one is not, 2 can't begin.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.mcp_client import check
 
-        execute(check)
+        run_body(check)
 
 
 @commands.command()
@@ -103,10 +103,10 @@ def accept(
 
     Exit codes: 0 accepted, 1 not accepted, 2 can't be reached.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.mcp_client import accept
 
-        execute(accept)
+        run_body(accept)
 
 
 @commands.command()
@@ -122,10 +122,10 @@ def allow(
 
     Exit codes: 0 changed, 2 can't be changed.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.mcp_client import allow
 
-        execute(allow)
+        run_body(allow)
 
 
 @commands.command()
@@ -134,7 +134,7 @@ def login(server: _Server, config: ConfigFile = None) -> None:
 
     Exit codes: 0 logged in, 2 failed.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.mcp_client import login
 
-        execute(login)
+        run_body(login)

@@ -41,10 +41,10 @@ def search(  # noqa: PLR0913 - each option is a parameter
     as_json: AsJson = False,
 ) -> None:
     """Show the records that match a query best, best first."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.memory import search
 
-        execute(search)
+        run_body(search)
 
 
 @commands.command("list")
@@ -59,10 +59,10 @@ def show_list(  # noqa: PLR0913 - each option is a parameter
     as_json: AsJson = False,
 ) -> None:
     """Show the newest records."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.memory import show_list
 
-        execute(show_list)
+        run_body(show_list)
 
 
 @commands.command()
@@ -74,10 +74,10 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write all records as NDJSON; a file is replaced once the export is whole."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.memory import export
 
-        execute(export)
+        run_body(export)
 
 
 @commands.command("import")
@@ -90,10 +90,10 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Import an export, whole or not at all; existing records stay."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.memory import import_
 
-        execute(import_)
+        run_body(import_)
 
 
 @commands.command()
@@ -105,10 +105,10 @@ def reindex(
     as_json: AsJson = False,
 ) -> None:
     """Compute the vectors of all records again, with the same embedder or another."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.memory import reindex
 
-        execute(reindex)
+        run_body(reindex)
 
 
 @commands.command()
@@ -126,7 +126,7 @@ def forget(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 forgotten, or nothing fits, 1 you said no, 2 can't begin.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.memory import forget
 
-        execute(forget)
+        run_body(forget)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
-Execute: TypeAlias = Callable[[Callable[..., int]], NoReturn]
+RunBody: TypeAlias = Callable[[Callable[..., int]], NoReturn]
 
 StateDir = Annotated[
     Path | None,
@@ -83,7 +83,7 @@ WorksIn = Annotated[
 
 
 @contextmanager
-def open_screen(options: Mapping[str, Any]) -> Iterator[Execute]:
+def open_screen(options: Mapping[str, Any]) -> Iterator[RunBody]:
     """Open the screen of a command, which ends with the exit code of the body that is executed there.
 
     A command imports its body in this context. So help loads no body, and a body that can't be loaded is
@@ -97,7 +97,7 @@ def open_screen(options: Mapping[str, Any]) -> Iterator[Execute]:
     given = dict(options)  # a debugger may add later names to what locals() returned
     with exit_on_fault():
 
-        def execute(body: Callable[..., int]) -> NoReturn:
+        def run_body(body: Callable[..., int]) -> NoReturn:
             raise typer.Exit(body(RichScreen(sys.stdout), **given))
 
-        yield execute
+        yield run_body

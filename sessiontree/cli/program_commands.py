@@ -19,10 +19,10 @@ commands = typer.Typer(
 @commands.command("list")
 def show_list(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """List the saved programs next to the configuration, and the files there that can't be used."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.program import show_list
 
-        execute(show_list)
+        run_body(show_list)
 
 
 @commands.command()
@@ -46,10 +46,10 @@ def check(
 
     Exit codes: 0 it fits the agent, 1 it does not, 2 can't check.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.program import check
 
-        execute(check)
+        run_body(check)
 
 
 @commands.command()
@@ -67,7 +67,7 @@ def save(  # noqa: PLR0913 - each option is a parameter
     state_dir: StateDir = None,
 ) -> None:
     """Save a program that a session ran as a file next to the configuration."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.program import save
 
-        execute(save)
+        run_body(save)

@@ -45,19 +45,19 @@ def create(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 made, 2 can't be made.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.tokens import create
 
-        execute(create)
+        run_body(create)
 
 
 @commands.command("list")
 def show_list(state_dir: StateDir = None, as_json: AsJson = False) -> None:
     """List all tokens, without their secrets."""
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.tokens import show_list
 
-        execute(show_list)
+        run_body(show_list)
 
 
 @commands.command()
@@ -69,7 +69,7 @@ def revoke(
 
     Exit codes: 0 revoked, 2 no token has that id.
     """
-    with open_screen(locals()) as execute:
+    with open_screen(locals()) as run_body:
         from sessiontree.cli.tokens import revoke
 
-        execute(revoke)
+        run_body(revoke)

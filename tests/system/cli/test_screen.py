@@ -15,8 +15,8 @@ from sessiontree.cli.screen import UNUSABLE
 
 def run(load: Callable[[], Callable[..., int]]) -> int:
     """Run a command as its function does, and return its exit code."""
-    with pytest.raises(typer.Exit) as ended, open_screen({}) as execute:
-        execute(load())
+    with pytest.raises(typer.Exit) as ended, open_screen({}) as run_body:
+        run_body(load())
     return int(ended.value.exit_code)
 
 
