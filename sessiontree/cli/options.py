@@ -84,7 +84,7 @@ WorksIn = Annotated[
 
 @contextmanager
 def open_screen(options: Mapping[str, Any]) -> Iterator[RunBody]:
-    """Open the screen of a command, which ends with the exit code of the body that is executed there.
+    """Open the screen of a command, which ends with the exit code of the body that runs there.
 
     A command imports its body in this context. So help loads no body, and a body that can't be loaded is
     reported like one that fails.
