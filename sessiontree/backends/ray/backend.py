@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, TypeVar
 
 import ray
 
+from sessiontree.backends.ray.client.progress_client import ProgressPuller
 from sessiontree.backends.ray.client.serialization import add_program, pack
-from sessiontree.backends.ray.client.supervisor_client import SupervisorClient, Watches
+from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
 from sessiontree.backends.ray.engine.engine import Engine
 from sessiontree.backends.ray.engine.program_copy import ProgramCopies
 from sessiontree.backends.ray.hosts.placed_nodes import PlacedNodes
@@ -95,7 +96,7 @@ class RayBackend:
         self._starting: asyncio.Future[SupervisorClient] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._line: SupervisorClient | None = None
-        self._watches: Watches | None = None
+        self._watches: ProgressPuller | None = None
         self._copies = ProgramCopies(state_dir)
         self._launch = SupervisorLaunch(
             engine=self._engine,
@@ -269,7 +270,7 @@ class RayBackend:
 
     async def _start(self) -> SupervisorClient:
         line = await self._launch.start()
-        self._watches = Watches(line)
+        self._watches = ProgressPuller(line)
         self._line = line
         return line
 

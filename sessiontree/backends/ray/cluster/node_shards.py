@@ -26,10 +26,11 @@ from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.backend import RayBackend
+from sessiontree.backends.ray.client.actor_calls import ActorCalls
 from sessiontree.backends.ray.client.local_line import LineLost
-from sessiontree.backends.ray.client.pending_calls import PendingCalls
-from sessiontree.backends.ray.client.serialization import dump_value, load_value, pack
-from sessiontree.backends.ray.client.supervisor_client import Watches
+from sessiontree.backends.ray.client.progress_client import ProgressPuller
+from sessiontree.backends.ray.client.serialization import dump_value, pack
+from sessiontree.backends.ray.client.supervisor_client import BlockingPort
 from sessiontree.backends.ray.cluster.cluster_demand import ClusterDemand
 from sessiontree.backends.ray.cluster.node_actor import NodeActor, NodeControl, NodePlan, ProgramFiles
 from sessiontree.backends.ray.commands.remote_node import release
@@ -39,7 +40,6 @@ from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS
 from sessiontree.contracts.errors import (
     ConfigError,
     EngineLost,
-    SessionClosed,
     SessionTreeError,
     ShardLost,
     SupervisorUnavailable,
@@ -51,7 +51,7 @@ from sessiontree.contracts.settings.placement import Placement
 from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
 from sessiontree.runtime.supervisor.tree_resources import TreeSetup
 from sessiontree.runtime.transport.progress import Progress, ProgressBuffer
-from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, finished, get_method, make_proxy
+from sessiontree.runtime.transport.rpc import RpcMethod, finished, get_method, make_proxy
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 T = TypeVar("T")
@@ -105,15 +105,14 @@ class NodeShard:
         self._number = 0
         self._trees: set[str] = set()
         self._sent: set[str] = set()
-        self._watches = Watches(self)
-        self._calls = PendingCalls()
+        self._watches = ProgressPuller(self)
+        self._calls = ActorCalls()
         self._tell_lost: Callable[[str], None] = lambda reason: None
-        self._closed = False
         self.supervisor: SupervisorApi = make_proxy(SupervisorApi, self)
         self.control: SupervisorControl = make_proxy(SupervisorControl, self)
         self.node_control: NodeControl = make_proxy(NodeControl, self)
         """The node's actor, besides the supervisor there."""
-        self._blocking: SupervisorApi = make_proxy(SupervisorApi, _BlockingNode(self))
+        self._blocking: SupervisorApi = make_proxy(SupervisorApi, BlockingPort(self.call_now))
 
     @property
     def is_lost(self) -> bool:
@@ -154,9 +153,9 @@ class NodeShard:
     def lose(self, reason: str) -> ShardLost:
         """Fail all calls; from any thread. Return the error."""
         lost = ShardLost(self.node, reason, tuple(sorted(self._trees)))
-        if not self._closed:
+        if not self._calls.is_closed:
             self._tell_lost(reason)
-        if not self._closed and self._calls.lose(lost):
+        if not self._calls.is_closed and self._calls.lose(lost):
             # Ray may have called this on a thread that must be free before Ray can be asked for anything.
             threading.Thread(target=self._kill, daemon=True).start()
         return lost
@@ -166,22 +165,18 @@ class NodeShard:
             ray.kill(self.actor)  # a node that can be reached again must not go on with the trees
 
     def _ask(self, name: str, given: bytes, number: int | None = None) -> Any:
-        self._check()
+        self._calls.check()
         return self.actor.ask.remote(self._key, name, given, number)
 
     async def _answer(self, asked: Any, *, stops: bool) -> Any:
         """Return the answer; with ``stops``, a caller that is cancelled stops the call there too."""
         try:
-            answer: RpcResponse = load_value(await self._calls.await_unless_lost(asked))
-        except asyncio.CancelledError:
-            if stops and not self._closed and not self._calls.is_lost and ray.is_initialized():
-                ray.cancel(asked)
-            raise
+            answer = await self._calls.await_answer(asked, stops=stops)
         except RayError as error:
-            self._check()
+            self._calls.check()
             raise self._convert_error(error) from None
         finally:
-            del asked  # a traceback would keep it beyond Ray's end, and it would then end the process
+            del asked  # as in await_answer
         if isinstance(answer.error, EngineLost):  # its raylet is gone, and its process ends in a moment
             raise self.lose(answer.error.died)
         return answer.taken()
@@ -193,7 +188,7 @@ class NodeShard:
             ShardLost: the actor's process has ended.
         """
         data = dump_value(given)
-        self._check()
+        self._calls.check()
         number = None
         if method.in_order:  # actor calls may overtake each other
             number = self._number = self._number + 1
@@ -204,8 +199,8 @@ class NodeShard:
         name = get_method(function).name
         asked = self._ask(name, dump_value(given)).future()
         try:
-            if self._calls.wait(asked, ANSWER_S):
-                answer: RpcResponse = load_value(asked.result())
+            answer = self._calls.wait(asked, ANSWER_S)
+            if answer is not None:
                 return answer.taken()
         except RayError as error:
             raise self._convert_error(error) from None
@@ -220,7 +215,7 @@ class NodeShard:
 
     def tell(self, function: Callable[..., Any], *given: Any) -> None:
         """Call a method without waiting for the answer."""
-        if not self._closed and not self._calls.is_lost and ray.is_initialized():
+        if self._calls.is_usable:
             self.actor.ask.remote(self._key, get_method(function).name, dump_value(given))
 
     async def follow(self, name: str, take: Callable[[tuple[Progress, ...], int], None]) -> None:
@@ -286,33 +281,15 @@ class NodeShard:
 
     async def close(self) -> None:
         """End the supervisor and the actor; a lost one has ended."""
-        if self._closed:
+        if self._calls.is_closed:
             return
         await self._watches.close()
         with contextlib.suppress(SessionTreeError, TimeoutError):  # it is killed in any case
             async with asyncio.timeout(CLOSE_S):
                 await self.node_control.end()
-        self._closed = True
+        self._calls.is_closed = True
         if ray.is_initialized():
             ray.kill(self.actor)
-
-    def _check(self) -> None:
-        if self._closed:
-            raise SessionClosed("main", "the runtime was closed in this process; resume the tree to go on")
-        self._calls.check()
-        if not ray.is_initialized():  # a call to an actor would start another Ray
-            raise SessionTreeError("Ray was shut down under the runtime; resume the tree to go on")
-
-
-class _BlockingNode:
-    """Asks without an event loop: the calling thread waits."""
-
-    def __init__(self, shard: NodeShard) -> None:
-        self._shard = shard
-
-    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
-        """Return the answer; the calling thread blocks until it is there."""
-        return self._shard.call_now(method.function, *given)
 
 
 def _extract_reason(error: BaseException) -> str:

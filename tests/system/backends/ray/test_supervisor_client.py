@@ -13,10 +13,10 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from sessiontree import SessionClosed, SessionTreeError, TreeNotFound
-from sessiontree.backends.ray.client import supervisor_client as line_room
 from sessiontree.backends.ray.client.local_line import LINES_SOCKET, LineListener, LocalLine
 from sessiontree.backends.ray.client.serialization import dump_value, load_value
-from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
+from sessiontree.backends.ray.client.supervisor_client import MAX_DEATHS, SupervisorClient
+from sessiontree.backends.ray.client.supervisor_reconnect import RESTART_S
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
@@ -193,10 +193,10 @@ async def test_a_supervisor_that_ended_for_good_is_reported_and_not_waited_for()
 
     supervisor.on_ask = dead
     began = time.monotonic()
-    async with asyncio.timeout(line_room.MAX_DEATHS * line_room.RESTART_S + PATIENCE_S):
+    async with asyncio.timeout(MAX_DEATHS * RESTART_S + PATIENCE_S):
         with pytest.raises(SessionTreeError, match="Ray did not restart it"):
             await line.supervisor.result("one", "main")
-    assert time.monotonic() - began > line_room.RESTART_S
+    assert time.monotonic() - began > RESTART_S
 
 
 async def test_nothing_is_asked_of_a_closed_line_or_without_ray() -> None:
