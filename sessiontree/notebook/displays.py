@@ -16,6 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
 
+from sessiontree.api.runtime.runtime import get_ipython_shell
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, describe_error
 from sessiontree.contracts.recorded.approvals import ApprovalRequest
 from sessiontree.contracts.recorded.results import SessionResult
@@ -90,7 +91,7 @@ def render_tree(state_dir: Path, tree_id: str, session: str = "main") -> Bundle:
     if not is_in_kernel():
         return bundle
     if find_spec("anywidget") is not None:
-        show_values(get_running_shell())
+        show_values(get_ipython_shell())
         RUNNING.begin_picture(state_dir, tree_id, session)
         from sessiontree.notebook.widget import get_widget
 
@@ -122,17 +123,8 @@ def _add_page(bundle: Bundle, where: str) -> Bundle:
 
 def is_in_kernel() -> bool:
     """Whether this process is a notebook's kernel, which has a front end."""
-    shell = get_running_shell()
+    shell = get_ipython_shell()
     return getattr(shell, "kernel", None) is not None
-
-
-def get_running_shell() -> Any:
-    """Return the IPython shell of this process; None outside of one."""
-    if find_spec("IPython") is None:
-        return None
-    from IPython import get_ipython
-
-    return get_ipython()
 
 
 class RunningCell:

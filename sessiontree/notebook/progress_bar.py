@@ -9,11 +9,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final, TextIO
 
+from sessiontree.api.runtime.runtime import get_ipython_shell
 from sessiontree.api.tree.child_results import ChildResult
 from sessiontree.contracts.recorded.results import ChildOutcome
 from sessiontree.contracts.reports.fan_outs import count_outcomes
 from sessiontree.notebook.cell_html import escape_cell_text
-from sessiontree.notebook.displays import RUNNING, get_running_shell, is_in_kernel, show_values
+from sessiontree.notebook.displays import RUNNING, is_in_kernel, show_values
 
 EVERY_S: Final = 0.1
 WIDTH: Final = 30
@@ -93,7 +94,7 @@ class CellBar(TerminalBar):
 
     def __init__(self, total: int, kind: str) -> None:
         super().__init__(total, kind)
-        show_values(get_running_shell())
+        show_values(get_ipython_shell())
         self._id: str | None = None
 
     def _show(self) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree import make_visible
+from sessiontree.api.runtime.runtime import get_ipython_shell
 from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.run.place.progress import RunPace, RunProgress
 from sessiontree.bench.view.notebook_links import link_html, run_address
 from sessiontree.notebook.cell_html import escape_cell_text
-from sessiontree.notebook.displays import RUNNING, get_running_shell, is_in_kernel, show_values
+from sessiontree.notebook.displays import RUNNING, is_in_kernel, show_values
 
 EVERY_S: Final = 0.2
 """Least time between two pictures."""
@@ -38,7 +39,7 @@ class CellProgress(RunProgress):
     def begin(self, run: str, tally: Tally) -> None:
         """Show the bar, and the link to the page of the run."""
         super().begin(run, tally)
-        show_values(get_running_shell())
+        show_values(get_ipython_shell())
         address = run_address(Path(run))
         self._link = link_html(address, "look at its samples") if address else ""
         self._draw(self.pace())
