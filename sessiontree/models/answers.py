@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, TypeAlias, get_args
 
 from sessiontree.contracts.errors import (
@@ -37,7 +38,7 @@ Answer: TypeAlias = "str | ToolCall | list[str | ToolCall] | AssistantMessage"
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 _STOP_REASONS = frozenset(get_args(StopReason))
-_COUNTS = (
+_get_counts = attrgetter(
     "input_tokens",
     "output_tokens",
     "turns",
@@ -200,7 +201,7 @@ def _is_sound(usage: object) -> bool:
     """Whether a usage can be serialised; an invalid usage of a provider counts as zero."""
     return (
         isinstance(usage, Usage)
-        and all(type(getattr(usage, name)) is int for name in _COUNTS)
+        and set(map(type, _get_counts(usage))) == {int}
         and type(usage.cost_usd) in {int, float}
         and math.isfinite(usage.cost_usd)
     )

@@ -2,8 +2,7 @@
 
 Each action is traced on the local backend, on the event loop's thread alone. It is done six times in one
 tree, and the fewest files and calls count: a loaded machine, a timer or a cache that is still empty can only
-add some. The bounds may only shrink, except that a class cut into
-parts passes more files.
+add some. The bounds may only shrink, unless a class is cut into parts that have files of their own.
 """
 
 from __future__ import annotations
@@ -83,14 +82,17 @@ def checked(trace: Trace, name: str) -> Iterator[None]:
     assert min(trace.calls) <= MAX_CALLS[name]
 
 
-def calls_repeatedly(trace: Trace, made: Callable[[], Answer]) -> FunctionModel:
-    """A model that makes one call after the other, each traced from its reply to the next question."""
+def calls_repeatedly(trace: Trace, made: Callable[[int], Answer]) -> FunctionModel:
+    """A model that makes one call after the other, each traced from its reply to the next question.
+
+    No two are the same: repetitions are compared with what was before, and that is another walk.
+    """
 
     def answer(request: ModelRequest) -> Answer:
         trace.stop()
         if len(trace.runs) == TIMES:
             return "done"
-        reply = made()
+        reply = made(len(trace.runs))
         trace.start()
         return reply
 
@@ -100,12 +102,14 @@ def calls_repeatedly(trace: Trace, made: Callable[[], Answer]) -> FunctionModel:
 @pytest.mark.parametrize(
     ("name", "made"),
     [
-        ("read", lambda: script_call("read", path="a.txt")),
-        ("write", lambda: script_call("write", path="b.txt", content="hello")),
-        ("memory_search", lambda: script_call("memory_search", query="tides")),
+        ("read", lambda n: script_call("read", path="a.txt", limit=n + 1)),
+        ("write", lambda n: script_call("write", path=f"b{n}.txt", content="hello")),
+        ("memory_search", lambda n: script_call("memory_search", query=f"tides {n}")),
     ],
 )
-async def test_trace_of_one_call(trace: Trace, tmp_path: Path, name: str, made: Callable[[], Answer]) -> None:
+async def test_trace_of_one_call(
+    trace: Trace, tmp_path: Path, name: str, made: Callable[[int], Answer]
+) -> None:
     """From the model's reply to its next turn."""
     (tmp_path / "ground").mkdir()
     (tmp_path / "ground" / "a.txt").write_text("hello\n")
