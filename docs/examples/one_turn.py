@@ -12,7 +12,7 @@ journal in memory. A call that changes something is carried out in this order:
 
 So a host may end at any moment. ``resume`` makes a new one from the facts alone. Without an intent the call
 has not run, and runs now. With a result it has run, and does not run again. With an intent and no result
-nobody can know, so it does not run again: the model is told that it may have run.
+nobody can know, so it does not run again: its result says that it may have run.
 
 The real host is ``sessiontree/runtime/runner/driver.py``. It does the same with tools in parallel, approvals,
 a supervisor in another process and an SQLite journal.
@@ -82,7 +82,7 @@ class Host:
             self.carry_out(instruction)
 
     def carry_out(self, instruction: instructions.SessionInstruction) -> None:
-        """Do one thing, and tell the machine what came of it."""
+        """Do one thing, and give the machine what came of it."""
         name = type(instruction).__name__
         print(f"do: {name}")
         if name == self.end_at:

@@ -345,7 +345,7 @@ class WorkspaceWriter:
 
 
 def _is_link(place: WorkspacePath) -> bool:
-    """Whether the last name of a path is a link now; a name of nothing, or of the root itself, is none."""
+    """Whether the last name of a path is a link now; not so for a missing file, or for the root itself."""
     if len(place.names) != 1:
         return False
     try:
