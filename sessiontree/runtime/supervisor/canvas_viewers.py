@@ -69,6 +69,7 @@ class CanvasViewers:
             ExecutionError: no frame shows the canvas, it does not answer in time, too many questions wait, or
                 a question with this key was asked before.
         """
+        # Race: a host that was lost may have asked with this key, and the frame may have run its script.
         if key in self._keys:
             raise ExecutionError(f"{kind} of this call was asked before, and is not run twice")
         canvas = self._canvases.get((tree_id, session))
@@ -116,10 +117,11 @@ class CanvasViewers:
         canvas.seen_s[viewer] = float("inf")
         try:
             async with asyncio.timeout(wait_s):
+                # Race: several frames wait for one question; whoever finds it taken waits again.
                 while not canvas.waiting and viewer in canvas.seen_s:
                     canvas.news.clear()
                     await canvas.news.wait()
-            # a question for a frame that was closed while it waited would be lost
+            # Race: the frame may have been closed while it waited, and a question that it took would be lost.
             return canvas.waiting.popleft() if viewer in canvas.seen_s else None
         except TimeoutError:
             return None

@@ -95,6 +95,7 @@ class ChildCopies:
         self, controller: Controller, spec: SessionSpec, made: WorkspaceCopy, mark: str
     ) -> None:
         try:
+            # Race: commands of the session may still write; its copy is taken in when they have ended.
             await controller.departures.wait(spec.session_id, besides=mark)
             if controller.failure is not None:
                 return  # the tree was closed; the copy is taken in when it is taken up again

@@ -75,8 +75,10 @@ class Containers:
             starting = asyncio.create_task(self._start(place, spec, workspace, access, tuple(protected)))
             self._starting[place] = starting
         try:
+            # Race: several commands may wait for one start; the end of one must not cancel it for the others.
             container = await asyncio.shield(starting)
         except BaseException:
+            # Race: another command may have begun a new start meanwhile, which stays.
             if starting.done() and self._starting.get(place) is starting:
                 del self._starting[place]  # the next command tries again
             raise
@@ -135,6 +137,7 @@ class Containers:
         if engine not in self._swept:
             self._swept[engine] = asyncio.create_task(remove_containers(spec, {LABEL: self._label}))
         try:
+            # Race: several containers may be the first; none starts before the rest of earlier ones is gone.
             await asyncio.shield(self._swept[engine])
         except ConfinementUnavailable:
             self._swept.pop(engine, None)

@@ -176,6 +176,7 @@ class ImageQuestions:
         self, live: LiveSession, question: str, images: tuple[ImageContent, ...], key: str, agent: str
     ) -> _PendingVision:
         """Return the question of a key, which is asked if it is new."""
+        # Race: a host that was lost may have asked with this key; its question goes on, and is paid for once.
         pending = self._pending.get((live.session, key))
         if pending is not None:
             return pending
@@ -201,6 +202,7 @@ class ImageQuestions:
         timeout_s = self._controller.config.limits.model_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
+                # Race: several may wait for one key; the end of one wait must not cancel the others.
                 await asyncio.shield(pending.done)
         except TimeoutError:
             self.drop(pending.live.session, pending.key)

@@ -102,7 +102,7 @@ async def _bring(
 ) -> None:
     controller.check_open()
     call = controller.state.client_calls.get(client_id)
-    if call is None:
+    if call is None:  # Race: it may have ended by an answer of this id that a lost supervisor took
         await controller.wait_until_durable()
         ended = controller.state.client_ends.get(client_id)
         if ended is None or not (again and ended.answer_id == answer_id):

@@ -272,7 +272,7 @@ class HostLink:
 
     def _on_dead(self, lost: HostLost) -> None:
         if self._closed:
-            return
+            return  # Race: the poll, the check and the host's own words may each report the loss
         self._leaving += [_Leaving(each, None, self._number) for each in self.leases.values()]
         self.end()
         self._on_lost(self, lost)
@@ -305,12 +305,13 @@ class HostLink:
         while unknown:
             first = next(iter(unknown))
             if first > reply.received:
-                break
+                break  # Race: it was sent after the host made this reply
             del unknown[first]
         self.unusable = reply.unusable
         for progress in reply.progress:
             self._on_progress(progress)
         for number, outcome in reply.outcomes:
+            # Race: an answer may come twice, or after a later one; each outcome counts once, in order.
             if number == self._after + 1:
                 self._after = number
                 if isinstance(outcome, Left) or (
@@ -322,6 +323,7 @@ class HostLink:
         while self._leaving and self._leaving[0].number <= reply.received and not self._closed:
             gone = self._leaving.pop(0)
             self._on_left(gone.occupant, gone.ended)
+        # Race: the answer may be from before the order to stop; only one that knows of it frees the host.
         if self._free_at is not None and reply.received >= self._free_at:
             self._free_at = None
             self._on_free(self)

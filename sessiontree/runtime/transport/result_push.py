@@ -69,6 +69,7 @@ class ResultPush:
                 if source is not None:
                     source.drop_listener(tree_id, session, listener)
             elif source is None or not source.listen(tree_id, session, listener):
+                # Race: the session has ended before this was received, and its end calls no listener.
                 asking = asyncio.create_task(self._push_answer(tree_id, session))
                 self._asking.add(asking)
                 asking.add_done_callback(self._asking.discard)

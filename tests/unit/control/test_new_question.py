@@ -16,9 +16,10 @@ from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
 from sessiontree.control.client import ControlClient
 from sessiontree.control.server import ControlServer
+from sessiontree.runtime.rights.host_services import Services
 from sessiontree.runtime.supervisor.local_supervisor import LocalSupervisor
 from sessiontree.runtime.supervisor.process.supervisor_process import SupervisorProcess
-from sessiontree.runtime.transport.rpc import Count, finished, get_method, make_proxy, rpc
+from sessiontree.runtime.transport.rpc import Count, collect_methods, finished, get_method, make_proxy, rpc
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from tests.unit.runtime.test_supervisor_access import KEY
 from tests.unit.runtime.test_supervisor_access import opened as opened_server
@@ -141,6 +142,19 @@ async def test_question_is_not_for_peers_unless_it_says_so(tmp_path: Path) -> No
         forged = SupervisorClient(each.ray.actor, "guess", lambda: True)
         with pytest.raises(PermissionDenied):
             await forged.ask(get_method(WiderApi.key), ())
+
+
+async def test_every_declared_question_is_answered_by_one_part(tmp_path: Path) -> None:
+    """The program's and the hosts' interface is answered as declared; a second answer is refused."""
+    async with opened_server(tmp_path / "state") as server:
+        service, hosts = server.lifetime.local, server.lifetime.hosts
+        assert service is not None
+        assert hosts is not None
+        assert service.answers.methods.keys() == collect_methods(SupervisorApi).keys()
+        assert hosts.methods.keys() == collect_methods(Services).keys()
+        service.answers.add(ShelfAnswers(service.api))
+        with pytest.raises(TypeError, match="shelf is answered already; ShelfAnswers can't"):
+            service.answers.add(ShelfAnswers(service.api))
 
 
 NAMES = ["undeclared", "release", "create", "_texts", "__init__", "__class__", "open", "close", "nothing"]

@@ -105,7 +105,7 @@ class AwaitedResults:
         for tree_id, session, answer in answers:
             awaited = self._forget(tree_id, session)
             if awaited is None or awaited.done():
-                continue
+                continue  # Race: it was given up while its result was on the way
             try:
                 awaited.set_result(self._taken(tree_id, answer))
             except LineLost:
@@ -139,6 +139,7 @@ class AwaitedResults:
             await self._follow(line.ask("follow_results", self._key))
         except Exception as lost:  # noqa: BLE001 - whoever awaits a result gets the error
             error = lost
+        # Race: results may have been on the way when the line closed; they are called for again.
         waiting, self._waiting, self._line = self._waiting, {}, None
         for of_tree in waiting.values():
             for awaited in of_tree.values():

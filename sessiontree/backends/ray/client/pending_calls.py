@@ -36,6 +36,8 @@ class PendingCalls:
         Returns:
             Whether the process was not lost before.
         """
+        # Race: Ray reports a loss on a thread of its own while calls begin on loops. A call that begins under
+        # the lock is either failed here, or finds the loss in its check.
         with self._losing:
             if self._lost.done():
                 return False

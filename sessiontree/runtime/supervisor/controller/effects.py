@@ -256,6 +256,8 @@ class EffectRunner:
         live = asked.live
         if live.over:
             return
+        # Race: the host may be lost before it gets the frame, or let the session go. What is owed makes the
+        # next host ask then.
         if live.link is not None:
             live.prompt_owed = True
             live.link.send(ResendPrompt(live.session, live.epoch, asked.turn))
@@ -264,6 +266,7 @@ class EffectRunner:
             self._deps.scheduler.want(live)
 
     def _settle(self, asked: AwaitedReply, stimulus: ModelAnswered | ModelFailed) -> None:
+        # Race: the session may have ended while its model was asked; nobody takes the reply then.
         self.stop_waiting(asked.live.session)
         if not asked.live.over:
             self._controller.deliver(asked.live.session, stimulus, f"model:{asked.turn}")
@@ -297,7 +300,7 @@ class EffectRunner:
 
     def _meter(self, live: LiveSession, instruction: MeterTurn) -> None:
         def proceed() -> None:
-            # If the charge led to a stop, that frame is already sent before this one.
+            # Race: the charge may lead to a stop. That frame is then sent before this one.
             if not live.over and live.link is not None:
                 live.link.send(Proceed(live.session, live.epoch, instruction.turn))
 
@@ -319,6 +322,7 @@ class EffectRunner:
             self._controller.waits.hold(session, "retry")
 
         def ring() -> None:
+            # Race: the timer of a session that has ended, or of a tree that was closed, may be due already.
             del self._timers[session, instruction.at_ms]
             self._controller.waits.release(session, "retry")
             if not live.over and self._controller.failure is None:
