@@ -68,6 +68,7 @@ async def test_a_bug_in_a_tool_is_shown_to_its_author(
         told = await wait_for_log(caplog, "tool 'divide' of session main raised")
         assert "in halve" in told
         assert "dispatcher.py" not in told
+        assert "call_outcomes.py" not in told
     assert not [text for text in seen if PLACE in text]
 
 

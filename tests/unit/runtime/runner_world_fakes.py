@@ -99,6 +99,12 @@ class Gates:
     begun: set[str] = field(default_factory=set)
     """Ids of the calls whose tools have run on this host."""
 
+    def open_all(self) -> None:
+        """Open every gate; nothing ignores a cancellation from now on."""
+        self.stubborn = False
+        for gate in self.open:
+            gate.let_go.set()
+
     async def wait(self, name: str) -> None:
         """Wait at a new gate."""
         gate = Gate(name, stubborn=self.stubborn)
@@ -353,8 +359,7 @@ class RunnerWorld:
             for keys in self.commits:
                 self.feed(stimuli.IntentsCommitted(5, keys))
             self.commits.clear()
-            for gate in self.gates.open:
-                gate.let_go.set()
+            self.gates.open_all()
             await self.rest()
             self.runner.reporter.flush()  # it may leave facts alone for a moment
             if not (self.gates.open or self.commits or self.runner.is_calling):

@@ -8,7 +8,7 @@ from random import Random
 from typing import ClassVar
 
 import pytest
-from hypothesis import Phase, find, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import ToolCall
@@ -122,16 +122,25 @@ KINDS = (*OFTEN, *ACTIONS)
 scripts = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 41)), min_size=10, max_size=40)
 
 
+def draw_script(seed: int) -> list[Step]:
+    """Return a script; the loop's own timing is not in it, so that it may take another way each time."""
+    draw = Random(seed)
+    return [(draw.choice(KINDS), draw.randrange(42)) for _ in range(40)]
+
+
 async def play(script: list[Step], runner: type[SessionRunner], *, has_hooks: bool) -> list[Move]:
     """Play a script to its end, and return how the calls moved."""
     world = RunnerWorld(runner, has_hooks=has_hooks)
-    await world.rest()
-    for kind, number in script:
-        ACTIONS[kind](world, number)
-        if number % 2:
-            await world.rest()
-            world.check()
-    await world.close()
+    try:
+        await world.rest()
+        for kind, number in script:
+            ACTIONS[kind](world, number)
+            if number % 2:
+                await world.rest()
+                world.check()
+        await world.close()
+    finally:
+        world.gates.open_all()  # what ignores its cancellation would keep the loop for ever
     return world.moves
 
 
@@ -164,9 +173,7 @@ def test_no_row_of_the_table_is_for_nothing() -> None:
     for number in (NAMES.index("mark"), NAMES.index("ask") + len(NAMES)):
         seen.update(run([("reply", 0), ("call", number), *DENIED_ELSEWHERE], has_hooks=True))
     for seed in range(150):
-        draw = Random(seed)
-        script = [(draw.choice(KINDS), draw.randrange(42)) for _ in range(40)]
-        seen.update(run(script, has_hooks=bool(seed % 2)))
+        seen.update(run(draw_script(seed), has_hooks=bool(seed % 2)))
     assert seen == {(before, after) for before, allowed in ALLOWED.items() for after in allowed}
 
 
@@ -219,13 +226,11 @@ def test_a_planted_move_is_found(planted: type[Recorded]) -> None:
 
         make_book: ClassVar[type[CallBook]] = planted
 
-    def breaks(case: tuple[list[Step], bool]) -> bool:
-        script, has_hooks = case
+    def breaks(seed: int) -> bool:
         try:
-            run(script, Planted, has_hooks=has_hooks)
+            run(draw_script(seed), Planted, has_hooks=bool(seed % 2))
         except AssertionError:
             return True
         return False
 
-    search = settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
-    assert find(st.tuples(scripts, st.booleans()), breaks, settings=search)
+    assert any(breaks(seed) for seed in range(400))
