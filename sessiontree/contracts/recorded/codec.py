@@ -353,6 +353,8 @@ def _make_writer(hint: Any, encode: Convert | None) -> Write:
         return pack
     if _is_optional_fact(hint):
         return lambda item: "null" if item is None else pack(item)
+    if get_origin(hint) is tuple and get_args(hint)[1:] == (...,) and get_args(hint)[0] in _KIND_OF:
+        return lambda items: f"[{','.join(map(pack, items))}]"
     return lambda item: dump_json(encode(item)) if item else _write_nothing(item, encode)
 
 
