@@ -42,6 +42,7 @@ class BlobStore:
             if not self._is_whole(digest):
                 self._write_file(digest, text)
         sync_directory(self._directory)
+        # The directory itself may be new, and a power failure could take its name.
         sync_directory(self._directory.parent)
 
     def read(self, digest: str) -> str:
@@ -81,6 +82,7 @@ class BlobStore:
             file.write(text.encode("ascii"))
             file.flush()
             os.fsync(file.fileno())
+        # Renamed when it is whole and on the disk, so a digest never names half a text.
         part.replace(self._directory / digest)
 
 

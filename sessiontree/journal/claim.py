@@ -144,6 +144,7 @@ class JournalClaim:
         place = directory / _LOCK
         for left in reversed(range(_TRIES)):
             try:
+                # Noted before they are made: `release` removes these directories and no others.
                 made = tuple(each for each in (directory, *directory.parents) if not each.exists())
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -180,6 +181,8 @@ class JournalClaim:
             return
         with suppress(OSError):
             if not JournalPlace(self.directory).database.exists():
+                # Race: another program may have the file open and wait to lock it. It is removed under the
+                # lock, so that program sees that the name is gone and makes a file of its own.
                 (self.directory / _LOCK).unlink()
                 for each in self._made:
                     each.rmdir()
@@ -200,6 +203,8 @@ def _is_written(place: JournalPlace) -> bool:
     except FileNotFoundError:
         return False
     try:
+        # Taking the lock is the only sure test: after a crash the file remains, and its process id may belong
+        # to another process by now.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return not place.is_orphaned

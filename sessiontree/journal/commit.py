@@ -48,6 +48,7 @@ def erase_trees(connection: sqlite3.Connection, blobs: BlobStore, tree_ids: Sequ
     unused: set[str] = set()
     connection.execute("BEGIN IMMEDIATE")
     try:
+        # Read before the rows go: afterwards nothing says which blobs these trees used.
         for tree_id in tree_ids:
             unused.update(
                 _read_digests(connection, "SELECT digest FROM blob_uses WHERE tree_id = ?", tree_id)
@@ -60,6 +61,7 @@ def erase_trees(connection: sqlite3.Connection, blobs: BlobStore, tree_ids: Sequ
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    # After the commit: a crash in between leaves files that nobody uses, never a tree without its blobs.
     remove_unused(connection, blobs, unused)
     empty_log(connection)
 
@@ -192,9 +194,13 @@ class Commit:
                 self.written_bytes += len(segment.body)
             last_seq = facts[-1][1] + len(facts[-1][2]) - 1
             self.advances.append(Advance(tail.tree_id, tail.genesis, tail.n, tail.head, last_seq))
+        # A row changes about four pages of tables and indexes, and the log holds whole pages.
         self.written_bytes += len(rows) * 16_384
+        # Blobs come first: a durable row must never refer to a file that is not durable.
         self.blobs.write(self._long)
         if not repairs and len(rows) <= _MAX_ROWS:
+            # Without a BEGIN the statement commits by itself, so the thread waits for the interpreter only
+            # once.
             _insert(connection, rows)
             return
         connection.execute("BEGIN IMMEDIATE")
@@ -259,6 +265,7 @@ def import_tree(
         commit.write(connection)
     except BaseException:
         with suppress(sqlite3.Error, OSError):
+            # The blobs were written before the rows, and no row refers to them now.
             remove_unused(connection, blobs, commit.blob_digests)
         raise
 
@@ -303,6 +310,7 @@ def _cut_off(connection: sqlite3.Connection, tail: Tail, now_ms: int) -> None:
 
 def _index_anew(connection: sqlite3.Connection, tree_id: str, index: Sequence[Span]) -> None:
     """Replace a tree's session index. The whole table is rewritten, because its order may be damaged too."""
+    # The plus keeps SQLite from searching by the key, whose order may be damaged: it reads every row.
     connection.execute("CREATE TEMP TABLE kept AS SELECT * FROM touched WHERE +tree_id <> ?", (tree_id,))
     connection.execute("DELETE FROM touched")
     connection.execute("INSERT OR IGNORE INTO touched SELECT * FROM kept")

@@ -33,6 +33,7 @@ VERSION = 1
 _PAGE = 1000
 _TAIL = re.compile(r',"hash":"([0-9a-f]{64})"\}')
 _TAIL_CHARS = len(',"hash":""}') + 64
+# A pattern and not a JSON parser: the fact's text must come back byte by byte, as it was hashed.
 _RECORD = re.compile(
     r'\{"seq":(\d{1,19}),"session":("(?:[^"\\]|\\.)*"),"at_ms":(-?\d{1,19}),"cause":("(?:[^"\\]|\\.)*"),"fact":(.*)',
     re.DOTALL,
@@ -231,6 +232,7 @@ def open_private_file(path: Path) -> Iterator[BinaryIO]:
         reason = "it is not a regular file, and would be replaced by one; name another, or - for the output"
         raise FileExistsError(errno.EEXIST, reason, str(path))
     path = Path(os.path.realpath(path))
+    # A link that `realpath` leaves in place is part of a loop of links.
     if path.is_symlink():
         reason = f"{os.strerror(errno.ELOOP)}; name another file"
         raise OSError(errno.ELOOP, reason, str(path))

@@ -75,6 +75,7 @@ def detect_file_system(path: Path, mounts: str | None = None) -> str:
     for line in mounts.splitlines():
         point, found = line.split()[1:3]
         point = point.replace("\\040", " ")
+        # Of two mounts at one place the later covers the earlier, so an equal length replaces it.
         if there.is_relative_to(point) and len(point) >= len(best):
             best, kind = point, found
     return kind

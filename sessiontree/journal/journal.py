@@ -114,6 +114,7 @@ class Appender:
             if own:
                 numbered.append((session, seq + 1, own))
                 seq += len(own)
+        # Only now, when all facts are checked: a refused append must leave no gap in the numbers.
         tail.last_seq = seq
         done = loop.create_future()
         self._writer.put(NewFacts(tail, tuple(numbered), done))
@@ -142,6 +143,7 @@ class Appender:
             if tree_id not in self._tails and not self._reader.has_tree(tree_id):
                 raise make_no_tree_error(self._reader.path, tree_id)
         for tree_id in tree_ids:
+            # A later tree of this id begins at its own row 0, not at this end.
             self._tails.pop(tree_id, None)
         self._writer.do(partial(erase_trees, blobs=self._blobs, tree_ids=tree_ids))
         self._reader.forget(tree_ids)
@@ -195,6 +197,8 @@ def _check_name(name: str) -> None:
 
 def _check_facts(facts: Sequence[Packed]) -> None:
     for _, at_ms, text in facts:
+        # Facts are stored without being parsed, so the test is of what would break a chunk: a line break, or
+        # bytes that its counts do not fit.
         is_object = text.isascii() and text[:1] == "{" and text[-1:] == "}"
         if not is_object or "\n" in text or "\r" in text:
             raise ValueError(f"a fact must be a JSON object in ASCII on one line, not {text[:80]!r}")
@@ -309,6 +313,7 @@ class Journal(JournalContents):
             return
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close(self._appender))
+        # A cancelled caller must not stop a close halfway that others wait for.
         await asyncio.shield(self._closing)
 
     def release(self) -> None:

@@ -52,6 +52,8 @@ class JournalPlace:
         except ProcessLookupError:
             return True
         except (OSError, ValueError, OverflowError):
+            # EPERM means that the process runs. A file that can't be parsed proves nothing, so its writer
+            # counts as alive: two writers would be worse than a refusal.
             return False
         return False
 
@@ -79,6 +81,7 @@ class JournalPlace:
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         create_tables(part)
         part.replace(self.database)
+        # The first commit may be acknowledged soon; a power failure must not take the name of its file.
         sync_directory(self.directory)
         return None
 

@@ -406,6 +406,8 @@ class JournalReader:
         with self._lock:
             return bool(
                 self._rows.all(
+                    # Row 0 may be lost while segments remain; a new tree of that id would seem to continue
+                    # them.
                     "SELECT 1 FROM trees WHERE tree_id = ?1 UNION ALL"
                     " SELECT 1 FROM segments WHERE tree_id = ?1 LIMIT 1",
                     tree_id,
@@ -513,6 +515,8 @@ class JournalReader:
                 known = self._known[new.tree_id] = ChainState(new.tree_id, new.genesis, new.genesis)
             if known.n < new.n:
                 known.n, known.head, known.seq = new.n, new.head, new.seq
+            # The same commit filled or rebuilt the index. The sum of marks skips these segments and is not
+            # needed.
             known.index_good = True
 
     def _read_segments(self, progress: ChainState, after_seq: int) -> Iterator[list[JournalRecord]]:
@@ -545,6 +549,7 @@ class JournalReader:
         if self._mend is None or progress.tree_id in self._mended:
             return False
         self._mended.add(progress.tree_id)
+        # This waits for the writer's thread under the reader's lock; that thread never takes this lock.
         self._mend()
         return True
 
@@ -573,6 +578,7 @@ class JournalReader:
     ) -> list[JournalRecord]:
         """Return a session's records by the index; each chunk is checked against its own checksum."""
         rows = self._rows.all(
+            # A LEFT JOIN, so that an index row whose segment is gone shows as damage and is not passed over.
             "SELECT substr(s.body, t.offset + 1, t.length)"
             " FROM touched t LEFT JOIN segments s USING (tree_id, n)"
             " WHERE t.tree_id = ? AND t.session = ? AND t.n BETWEEN ? AND ? ORDER BY t.n LIMIT ?",

@@ -178,6 +178,9 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     """
     connection = _connect(path, "mode=rw", "wal")
     try:
+        # With NORMAL, a commit that was acknowledged could be lost in a power failure. Without autocheckpoint
+        # no commit has to wait while SQLite empties the log; the writer empties it when nothing waits. Erased
+        # bytes are overwritten because of secure_delete.
         for pragma in ("synchronous=FULL", "wal_autocheckpoint=0", "temp_store=MEMORY", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         for statement in _INTAKE:
@@ -197,6 +200,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     try:
         return _connect(path, "mode=ro", "wal")
     except sqlite3.OperationalError:
+        # An immutable read ignores the log, and would miss the commits in it.
         if get_log_path(path).exists() and get_log_path(path).stat().st_size > 0:
             raise
         return _connect(path, "mode=ro&immutable=1", "delete")  # the mode SQLite then reports
@@ -222,12 +226,18 @@ def _connect(path: Path, query: str, expected_mode: str) -> sqlite3.Connection:
         f"{path.absolute().as_uri()}?{query}",
         uri=True,
         timeout=_BUSY_TIMEOUT_S,
+        # The driver would begin transactions by itself, in places that this room does not choose.
         isolation_level=None,
+        # Readers share a connection under their lock; the writer's is opened by one thread and used by
+        # another.
         check_same_thread=False,
+        # A commit's statement has one form for each number of rows, up to 400; each is compiled once.
         cached_statements=512,
     )
     try:
         connection.text_factory = _decode_leniently
+        # The file may come from anywhere: its tables must not call functions with effects, and a damaged page
+        # must raise an error when it is read.
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA cell_size_check=ON")
         _check_tables(connection, path, expected_mode)

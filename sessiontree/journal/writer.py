@@ -98,6 +98,7 @@ class LogSpace:
                 raise OSError(errno.ENOSPC, "less than one step could be written")
             os.fdatasync(descriptor)
         except OSError:
+            # On a full disk a partial fill would take the space that the next commit needs.
             os.ftruncate(descriptor, end)
             raise
         self._ready_bytes = end + STEP_BYTES
@@ -190,6 +191,8 @@ class JournalWriter:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the thread; futures are resolved on ``loop``."""
         self._loop = loop
+        # A daemon: a program that ends without `close` must not hang. What is not durable yet was
+        # acknowledged to nobody.
         self._thread = threading.Thread(target=self._run, name="sessiontree-journal", daemon=True)
         self._thread.start()
 
@@ -274,6 +277,8 @@ class JournalWriter:
 
     def _take_waiting(self) -> list[Item]:
         """Wait for at least one item and return everything that waits."""
+        # All that waits goes into one commit, so that one sync pays for it. Only this thread takes from the
+        # queue, so `empty` can't become true between the test and the take.
         items = [self._queue.get()]
         while not self._queue.empty():
             items.append(self._queue.get_nowait())
@@ -291,6 +296,8 @@ class JournalWriter:
                 commit.write(self._connection)
                 self._commit_bytes = commit.written_bytes
                 self._log_bytes += commit.written_bytes
+                # After the write, not before it: a file that is replaced in between would take the commit
+                # along.
                 self._check_file()
             except JournalError as error:
                 self.broken = error
@@ -299,6 +306,8 @@ class JournalWriter:
             except Exception as error:  # noqa: BLE001 - the edge of the thread: callers that wait must get the error
                 self.broken = JournalUnwritable(str(self._path), f"a commit failed unexpectedly: {error!r}")
         if self.broken is None:
+            # Before the futures resolve, so that whoever reads its own facts then need not check the chain
+            # again.
             self.advances.update((advance.tree_id, advance) for advance in commit.advances)
         self._tell(futures, self.broken)
 
@@ -317,6 +326,7 @@ class JournalWriter:
             self.broken = write_error(self._path, error)
             task.done.set_exception(self.broken)
         except OSError as error:
+            # Only blob files raise it. The database is sound, so later commits may go on.
             task.done.set_exception(write_error(self._path, error))
         except Exception as error:  # noqa: BLE001 - the edge of the thread: callers that wait must get the error
             task.done.set_exception(error)
@@ -346,6 +356,8 @@ class JournalWriter:
     def _tell(self, futures: list[asyncio.Future[None]], error: JournalError | None) -> None:
         if futures:
             with suppress(RuntimeError):  # the loop is closed, so nobody waits
+                # One wake-up for the whole group: its futures belong to one loop, and each wake-up costs a
+                # system call.
                 futures[0].get_loop().call_soon_threadsafe(_settle, futures, error)
 
 
@@ -366,11 +378,14 @@ def _measure_length(path: Path) -> int:
 
 def _settle(futures: list[asyncio.Future[None]], error: JournalError | None) -> None:
     for future in futures:
+        # The caller was cancelled and its future with it; the facts are in the journal all the same.
         if future.done():
             continue
         if error is None:
             future.set_result(None)
         else:
+            # Each caller gets an error of its own: an object raised in several tasks collects all their
+            # tracebacks.
             future.set_exception(type(error)(error.path, error.reason))
 
 
