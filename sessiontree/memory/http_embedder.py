@@ -71,6 +71,7 @@ class HTTPEmbedder:
         self._url, self._shown = _build_endpoint(settings.url)
         self._environment = environment
         self._wait = threading.Event().wait if wait is None else wait
+        # A redirect would send the texts and the key to an address that the owner did not name.
         client = httpx.Client(timeout=settings.timeout_s, follow_redirects=False)
         self._client = client
         self.close = weakref.finalize(self, client.close)
@@ -118,12 +119,15 @@ class HTTPEmbedder:
             raise _Passing(f"it answered {response.status_code}", _pause(response.headers))
         if response.status_code != httpx.codes.OK:
             told = data[:4_000].decode("utf-8", "replace")
+            # A server may quote the request's headers in its answer.
             told = (told if key is None else told.replace(key, "***"))[:_TOLD_CHARS]
             self._fail(f"it answered {response.status_code}: {told!r}; check url, model and api_key_env")
         return self._parse_vectors(data, len(texts))
 
     def _read(self, response: httpx.Response, count: int) -> bytes:
         most = count * self.dimensions * _NUMBER_BYTES + _SPARE_BYTES
+        # The client's own timeout counts from one piece to the next: a server that sends a byte now and then
+        # would never reach it. The size is bounded for the same reason.
         deadline = time.monotonic() + self._settings.timeout_s
         data = bytearray()
         for chunk in response.iter_bytes():

@@ -138,6 +138,7 @@ async def import_export(
         MemoryFailed: the store cannot be written. What was stored stays; import the file again.
     """
     start = file.tell()
+    # Only the end line shows that a file is whole, and by then its records would be stored.
     checked = check_export(file, name, steps)
     file.seek(start)
     added = 0
@@ -186,6 +187,7 @@ def read_export(file: BinaryIO, name: str, steps: Sequence[Step] = STEPS) -> Ite
     counts: Counter[str] = Counter()
     finished = 0
     while True:
+        # Taken before the line is read: the end line can't hold a hash of itself.
         digest = reader.digest()
         line = reader.next("an end line")
         if "end" in line:

@@ -55,6 +55,7 @@ class MiniLMEmbedder:
             self.dimensions: int = self._model.words.shape[1]
             digest = hashlib.sha256(b"".join(hashlib.sha256(data).digest() for data in files.values()))
             self.identity: str = f"minilm-{self.dimensions}-{digest.hexdigest()[:16]}"
+            # Files that do not fit together fail here, at the start, and not with the first search.
             self.embed(["a text"])
         except ConfigError:
             raise

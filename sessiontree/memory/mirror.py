@@ -335,6 +335,8 @@ class Mirror:
         self._alive.extend(np.ones(len(ids), np.bool_))
         self._positions.update(zip(ids, positions, strict=True))
         self._unnumbered.update(positions)
+        # The ids come last. Threads take their number as the length of every column, so a row exists for them
+        # only when all its columns do.
         self.ids.extend(ids)
 
 
@@ -353,6 +355,7 @@ def select_visible(mirror: Mirror, scope: MemoryScope | None, finished: Collecti
         finished: Ids of the trees whose Main has finished.
     """
     rows = mirror.rows
+    # A copy: the search narrows it, and rows that are forgotten meanwhile change the original.
     alive = mirror.alive()[:rows].copy()
     if scope is None:
         return alive
@@ -434,6 +437,7 @@ class TableCache:
         self.place = place
         self.ann_above = ann_above
         self._identity = identity
+        # Race: two readers that catch up at once would both read the new rows and apply them twice.
         self._changing = asyncio.Lock()
         self.mirror = self._empty(vectors=True)
 
@@ -472,6 +476,7 @@ class TableCache:
         if self.mirror.unnumbered:
             async with self._changing:
                 if self.mirror.unnumbered:
+                    # Tested again under the lock: whoever held it may have read the numbers.
                     ids, numbers = await self.table.numbers(self.mirror.next_row_id)
                     self.mirror.number(ids, numbers)
 
@@ -509,6 +514,7 @@ class TableCache:
         await self.number()
         numbers = mirror.row_ids(positions)
         rows = await self.table.take([number for number in numbers if number >= 0], vectors=vectors)
+        # A row that was forgotten after the search is missing in the answer, and so from the result.
         found = {number: place for place, number in enumerate(rows[ROW_ID].to_pylist())}
         pairs = zip(positions.tolist(), numbers, strict=True)
         return [(position, found[number]) for position, number in pairs if number in found], rows
@@ -517,6 +523,7 @@ class TableCache:
         few = await self.table.count() <= self.ann_above
         mirror = self._empty(vectors=few or not await self.table.has_vector_index())
         await self._take_in(mirror)
+        # Replaced when it is whole: searches that run keep the old mirror, whose positions they hold.
         self.mirror = mirror
 
     async def _take_in(self, mirror: Mirror) -> None:

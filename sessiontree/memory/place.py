@@ -56,6 +56,7 @@ class DurableFolder:
             self._sync_below(self._table / name, synced)
         if self._synced.keys() != synced.keys():
             self._sync_to_disk(self._table)
+        # Only after everything succeeded: files of a sync that failed must be written through again.
         self._synced = synced
 
     def _sync_below(self, folder: Path, synced: dict[str, frozenset[_State]]) -> None:
@@ -83,6 +84,7 @@ def _state(entry: os.DirEntry[str]) -> _State:
             return entry.name, None, 0
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
+        # A file that vanished in between gets a state that no file has later, so its successor is synced.
         return entry.name, 0, 0
     return entry.name, status.st_size, status.st_mtime_ns
 

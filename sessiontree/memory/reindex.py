@@ -126,6 +126,8 @@ async def reindex(
                 lock = StoreLock(directory)
                 held.callback(lock.release)
             draft = held.enter_context(_open_unnamed_file(uri, directory))
+            # All vectors are made before the table changes: an embedder that fails halfway leaves the store
+            # as it was.
             records = await _write_draft(store, embedder, draft, uri, progress)
             await _swap(draft, uri, storage_options)
     return Reindexed(records, known.identity, embedder.identity)

@@ -113,6 +113,7 @@ async def search(
     A record counts that has a word of the query, or is more similar to it than chance makes records be.
     """
     await cache.number()
+    # One mirror for the whole search: `load` may put another in its place, with other positions.
     mirror = cache.mirror
     if mirror.rows > _MASKED_AT_ONCE:
         mask = await run_in_thread(_mask, mirror, query, scope, finished)
@@ -128,6 +129,7 @@ async def search(
         meaning, similar = await _search_by_meaning(cache, mirror, embedder, query.text, mask, most)
         rankings = [meaning.tolist(), (await words).tolist()]
     finally:
+        # If embedding fails, the other search must not go on with nobody to take its result or its error.
         words.cancel()
         await asyncio.wait([words])
     hits = {*similar.tolist(), *rankings[1]}
@@ -198,5 +200,6 @@ async def filter_ranking(mirror: Mirror, mask: Mask, most: int, ranking: Ranking
 
 def _keep_allowed(mirror: Mirror, row_ids: NDArray[np.int64], mask: Mask) -> Positions:
     positions = mirror.find_positions(row_ids)
+    # Rows that were stored after the mask was made have positions beyond it.
     positions = positions[(positions >= 0) & (positions < len(mask))]
     return positions[mask[positions]]

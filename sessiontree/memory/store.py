@@ -57,6 +57,8 @@ class Upkeep:
         self._commits += commits
         if self._closed or self._task is not None:
             return
+        # A tidying that costs as much as many commits waits for as many, so it takes at most half of the
+        # time.
         if self._commits >= max(MANY_COMMITS, self._cost_s / _COMMIT_S):
             self._begin()
         elif self._commits >= FEW_COMMITS:
@@ -101,6 +103,7 @@ class Upkeep:
         finally:
             self._ended_at = time.monotonic()
             self._cost_s = self._ended_at - began
+            # Commits that came during the tidying may not be merged yet, so they stay counted.
             self._commits -= commits
             self._task = None
         if self._commits:
@@ -172,6 +175,7 @@ class LanceMemoryStore(StoreReader):
             connection = await connect(uri, storage_options)
             table = await RecordTable.open(connection, uri)
             finished = await FinishedTrees.open(connection, uri, create=False)
+            # Finished trees without a table of records mean that it was lost; an empty one would hide that.
             if table is None and (not lock or finished.trees):
                 raise MemoryFailed(
                     uri, "the table of records is missing; check the place", "corrupt" if lock else "other"
@@ -213,6 +217,8 @@ class LanceMemoryStore(StoreReader):
     async def close(self) -> None:
         """Write what waits, end the tidying, and release the lock; may be called again."""
         if self._writer is not None:
+            # The writer ends first, because its commits may begin a tidying; the lock goes last, because
+            # until then both may still write.
             await self._writer.close()
         await self._upkeep.close()
         self._cache.table.close()
@@ -274,6 +280,7 @@ class LanceMemoryStore(StoreReader):
 
         async def remove() -> list[str]:
             mirror = self._cache.mirror
+            # Chosen in the writer's turn: no commit adds or moves rows between the choice and the removal.
             positions = await run_in_thread(self._select, selection, scope)
             await self._cache.number()
             if len(positions):
@@ -328,8 +335,12 @@ class LanceMemoryStore(StoreReader):
     async def _tidy(self) -> None:
         writer = self._writing()
         await self._cache.table.optimize()
+        # Before old versions are pruned the newest must be on the disk: after a power failure no other is
+        # left.
         await writer.sync()
         await self._cache.table.prune()
         if len(self._cache.mirror) > self._cache.ann_above and self._cache.mirror.matrix is not None:
             await self._cache.table.index_vectors()
+        # In the writer's turn: rows that a commit appends to the old mirror meanwhile would miss in the new
+        # one.
         await writer.run(self._cache.tidy)

@@ -82,6 +82,7 @@ class StoreReader:
             mirror = self._cache.mirror
             mask = await run_in_thread(select_visible, mirror, scope, self._finished.trees.keys())
             places = [mirror.position(record_id) for record_id in ids]
+            # The mask is made in a thread; a row that was stored meanwhile is not in it.
             seen = [place for place in places if place is not None and place < len(mask) and mask[place]]
             return await self._cache.records(mirror, np.array(seen, np.intp))
 

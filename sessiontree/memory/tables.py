@@ -388,6 +388,7 @@ class FinishedTrees:
         with convert_read_errors(self._place):
             before = await self._table.version()
             await self._table.checkout_latest()
+            # An empty cache is always read: it may be empty because nothing was read so far.
             if self._trees and await self._table.version() == before:
                 return
             rows = await self._table.query().to_arrow()
@@ -411,6 +412,7 @@ class FinishedTrees:
         """Remove a tree from the table, if it is there."""
         if self._table is None or tree_id not in self._trees:
             return
+        # LanceDB takes conditions only as text, and a quote in an id must not end the literal.
         quoted = tree_id.replace("'", "''")
         with convert_write_errors(self._place):
             await self._table.delete(f"tree_id = '{quoted}'")

@@ -34,6 +34,7 @@ _ID_BYTES = 16
 
 def record_id(tree_id: str, key: str, index: int) -> str:
     """Return the id of one record of a call, 32 hex digits."""
+    # A resumed tree may repeat a call that was stored before the crash: equal ids make it add nothing.
     named = json.dumps([tree_id, key, index]).encode("ascii")
     return hashlib.blake2b(named, digest_size=_ID_BYTES).hexdigest()
 
@@ -228,6 +229,8 @@ class StoreWriter:
                     await self._commit([item, *self._take_more(len(item.records))])
                 self._wrote()
         finally:
+            # Between the last look at the queue and this line nothing is awaited, so no call is left without
+            # a task.
             self._task = None
 
     def _take_more(self, rows: int) -> Iterable[_Store]:
@@ -259,6 +262,8 @@ class StoreWriter:
             if len(stores) == 1 or self._broken is not None:
                 _fail(stores, error)
                 return
+            # One bad call must not fail those that share its commit: each half is tried by itself. What the
+            # failed commit did write is found by `_check_writable` and skipped.
             half = len(stores) // 2
             await self._commit(stores[:half])
             await self._commit(stores[half:])
@@ -292,6 +297,7 @@ class StoreWriter:
                 await run_in_thread(to_table, records, joined, self._cache.table.schema)
             )
             await self.sync()
+            # After the sync: no search may find what a power failure could still take back.
             self._cache.mirror.append(records, joined)
         return added
 
@@ -302,6 +308,8 @@ class StoreWriter:
         if self._lock is not None:
             self._lock.check()
         if self._in_doubt:
+            # A write that raised may have reached the table. Until both are compared, a second try could
+            # store its records twice.
             await self.sync()
             await self._cache.catch_up(surely=True)
             self._in_doubt = False
