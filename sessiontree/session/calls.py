@@ -70,6 +70,7 @@ def on_prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision
     decision = Decision()
     checked = stimulus.call
     call = state.calls.get(checked.key)
+    # After a host was lost a call may be prepared twice; the first preparation counts.
     if call is None or call.phase != "open" or state.stopping is not None:
         return decision
     if call.withdrawn:
@@ -136,6 +137,7 @@ def on_rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision
     if previous is not None and previous.refused:
         _refuse_given_up(decision, call, bad.tool, PermissionTier.READ_ONLY, at_ms)
         return decision
+    # Bad calls of one reply count as one attempt: the model saw no error in between.
     same_reply = (
         previous is not None and previous.turn == state.turn and call.asked_after < max(1, previous.asked)
     )
@@ -284,6 +286,7 @@ def deliver_child_answer(
 def _end_program_calls(state: SessionState, program: CallState, decision: Decision, at_ms: int) -> None:
     """End the calls whose program has ended without waiting for them."""
     ended = [call for call in state.calls.values() if call.part_of == program.key]
+    # Nobody would take their results, and a waiting call would keep its request open.
     end_calls(decision, ended, "its program has ended", at_ms)
 
 
@@ -318,6 +321,7 @@ def on_committed(state: SessionState, stimulus: stimuli.IntentsCommitted) -> Dec
     decision = Decision()
     for key in stimulus.keys:
         call = state.calls.get(key)
+        # A stop may have come while the intent was written; then the call must not start.
         if call is not None and call.phase == "intended" and state.stopping is None:
             decision.instructions.append(_execute(state, call))
     return decision
@@ -331,6 +335,7 @@ def on_approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered
     """Apply the decision on an approval request."""
     decision = Decision()
     found = [each for each in state.calls.values() if each.request_id == stimulus.request_id]
+    # Race: the call may have ended while its answer was on the way.
     if not found or found[0].phase != "asking":
         return decision
     call = found[0]
@@ -463,6 +468,7 @@ def expire_program_calls(state: SessionState, at_ms: int, decision: Decision) ->
     """End the calls that their programs wait for no longer; called when a timer rings."""
     later: list[int] = []
     running: list[str] = []
+    # Facts change the state only after the decision, so what ended in it is still among the calls.
     ended = {fact.key for fact in decision.facts if isinstance(fact, facts.CallResolved)}
     for call in state.calls.values():
         if call.ends_at_ms is None or call.key in ended or call.withdrawn:
@@ -508,6 +514,7 @@ def recover_call(state: SessionState, call: CallState, at_ms: int, decision: Dec
     overtaken = is_overtaken(state, call)
     if call.part_of and overtaken and call.phase in IDLE_PHASES:
         abort_waiting(decision, call, "its program has ended", at_ms)
+    # What these wait for is in the state, so nothing of it was lost with the host.
     elif call.phase in {"held", "approved", "child"}:
         return
     elif call.phase in {"open", "program"} and overtaken:

@@ -141,6 +141,7 @@ def _find_recent(transcript: Sequence[Message], sizes: Sequence[int], unseen: in
         room -= sizes[at]
         if room < 0:
             break
+        # Providers refuse a result without its call, so the newest part never begins with one.
         if not isinstance(transcript[at], ToolResultMessage):
             begin = at
     return begin
@@ -210,6 +211,7 @@ def answered(state: SessionState, begun: facts.CompactionBegun, stimulus: stimul
         problem = _EMPTY
     if not problem:
         summary = _build_summary(state, begun, text, stimulus.at_ms, is_cut=message.stop_reason == "length")
+        # A summary that is not shorter would let the next question overflow again, without end.
         if estimate_size(summary) < _count_replaced_chars(state, begun):
             writer = message.model or begun.model
             decision.facts.append(
@@ -225,6 +227,8 @@ def _build_summary(
     state: SessionState, begun: facts.CompactionBegun, text: str, at_ms: int, *, is_cut: bool
 ) -> UserMessage:
     text = cut_text(text, _compute_room(state, begun)) + (_CUT if is_cut else "")
+    # The summary may repeat text from outside, and must not appear as words of the runtime. The number is
+    # derived, because the machine knows no randomness.
     if state.taint:
         number = hashlib.sha256(state.ids.call(f"summary.{begun.turn}").encode()).hexdigest()
         text = wrap_untrusted(text, kind="summary", source=state.taint[:80], number=number[: 2 * ID_BYTES])
@@ -264,6 +268,7 @@ def failed(
     If the question was too long for the session's model, the next is shorter.
     """
     limit = None
+    # The limit of another model says nothing about the session's own, which is asked next.
     if stimulus.overflow and not begun.model:
         sizes = [estimate_size(message) for message in state.transcript[: begun.upto]]
         half, limit = sum(sizes) // 2, 0

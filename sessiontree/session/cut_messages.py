@@ -114,6 +114,7 @@ def cut_message(message: Message, max_chars: int) -> Message:
     room = max_chars
     content: list[TextContent | ImageContent] = []
     if isinstance(message, AssistantMessage):
+        # The provider's own form of the reply would bring the whole text back.
         return replace(message, content=_cut_reply(message.content, max_chars), replay=None)
     for block in message.content:
         if isinstance(block, ImageContent):
@@ -181,6 +182,7 @@ def _shorten_longest(
         else:
             high = level - 1
     at = tuple([each for each, size in sizes.items() if size > low])
+    # The notes that say how much was cut have a length, too. A cut that gains nothing would be made forever.
     before = sum(sizes[each] for each in at)
     if sum(measure_text(cut_message(transcript[each], low)) for each in at) >= before:
         return None

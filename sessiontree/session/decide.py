@@ -98,6 +98,7 @@ def react(state: SessionState, stimulus: Stimulus) -> tuple[list[SessionFact], l
     new_facts, new_instructions = decision.facts, decision.instructions
     for fact in new_facts:
         APPLY[type(fact)](state, fact)
+    # A ReadOnly call starts without a fact, so nothing changed from which a turn could follow.
     if type(stimulus) is stimuli.CallPrepared and not new_facts:
         return new_facts, new_instructions
     if type(stimulus) is stimuli.Incoming and stimulus.followed:
@@ -107,6 +108,7 @@ def react(state: SessionState, stimulus: Stimulus) -> tuple[list[SessionFact], l
             APPLY[type(fact)](state, fact)
         new_facts.extend(more.facts)
         new_instructions.extend(more.instructions)
+        # Without a fact the state is the same, and the next step would be the same again.
         if not more.facts or state.asking:
             break
     return new_facts, new_instructions
@@ -166,10 +168,12 @@ def _on_forked(state: SessionState, stimulus: stimuli.Forked) -> Decision:
 
 def _on_incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     decision = Decision()
+    # After a crash the tree delivers again what it does not know to be taken.
     if stimulus.message_id in state.heard or state.stopping is not None:
         return decision
     if stimulus.answers and (awaited := state.awaited.get(stimulus.answers)) is not None:
         return programs.on_reported(state, awaited, stimulus)
+    # The program that started this child has ended or was given up, so nobody takes the report.
     if stimulus.answers in state.unwanted:
         return decision
     words = TextContent(stimulus.text)
@@ -194,6 +198,8 @@ def _on_incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
         decision.facts.extend(calls.park(call, stimulus.at_ms) for call in waiting)
         for call in own:
             if call.phase == "delegated":
+                # An answer that came later would belong to a question that the new message may have
+                # overtaken.
                 calls.abort_waiting(decision, call, "a new message came in", stimulus.at_ms)
         if running:
             decision.instructions.append(todo.AbortCalls(tuple(running), "a new message came in"))
@@ -210,6 +216,7 @@ def _hook_failed(state: SessionState, stimulus: stimuli.HookErrorReported) -> De
 def _call_asked(state: SessionState, stimulus: stimuli.CallAsked) -> Decision:
     decision = Decision()
     key = f"call.{stimulus.call_id}"
+    # The same call may be asked for again, such as after a crash; it must not run twice.
     if key not in state.heard and state.stopping is None:
         fact = facts.CallOpened(key, stimulus.call_id, stimulus.tool, stimulus.arguments)
         decision.facts.append(fact)

@@ -337,6 +337,7 @@ def _on_input_given(state: SessionState, fact: facts.InputGiven) -> None:
     call = state.calls.get(fact.key)
     if call is not None:
         call.phase = "intended"
+        # Cleared, so that a late second answer to this round finds no call that waits for it.
         call.needs, call.answered = None, fact.input
         call.client_id, call.to_person = "", False
 
@@ -382,6 +383,7 @@ def _answer_program(state: SessionState, call: CallState, fact: facts.CallResolv
         state.awaited.pop(call.awaits, None)
         if fact.outcome in CUT_SHORT:
             state.unwanted[call.awaits] = None
+            # Children that never report must not make the state grow without a bound.
             if len(state.unwanted) > MAX_PROGRAM_CALLS:
                 del state.unwanted[next(iter(state.unwanted))]
     made_by = state.calls.get(call.part_of)
@@ -482,6 +484,7 @@ def _place(state: SessionState, key: str, message: ToolResultMessage) -> None:
         state.transcript.extend(state.results[each] for each in keys)
         state.results = {}
     state.reply_keys = ()
+    # An interrupted session waits for its parent or owner, whatever its last calls return.
     state.owes_turn = not state.interrupted
 
 
@@ -547,6 +550,7 @@ def _on_interrupted(state: SessionState, fact: facts.Interrupted) -> None:
     _remember(state, fact.post_id)
     state.interrupted = True
     state.owes_turn = False
+    # What waited is read with the next message, and must not start a turn on its own.
     state.inbox = [replace(each, steer=False, wakes=False) for each in state.inbox]
     for call in state.calls.values():
         call.cut = True

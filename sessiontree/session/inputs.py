@@ -45,6 +45,7 @@ def answered(state: SessionState, stimulus: stimuli.ClientAnswered) -> Decision:
         decision.instructions.append(todo.SettleAnswer(stimulus.answer_id, taken=False))
         return decision
     by, surface = stimulus.answer.by, stimulus.answer.surface
+    # The call runs again only when the answer is durable: a crash would else ask the person twice.
     taken = AnsweredInput(call.needs.state, answers)
     decision.facts.append(facts.InputGiven(call.key, taken, by, surface))
     ended = ClientCallEnded(call.client_id, "ok", stimulus.answer_id, by, surface)

@@ -55,6 +55,7 @@ def on_program_said(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decis
     if call is None or call.program is None or call.cut or state.stopping is not None:
         return decision
     program = call.program
+    # A program that runs again after a crash repeats what it asked for; only what follows directly is new.
     asked = stimulus.calls if stimulus.first == len(program.asked) else ()
     notes = stimulus.notes[max(0, program.notes - stimulus.noted) :]
     given_up_now = _find_given_up(state, stimulus, range(len(program.asked), len(program.asked) + len(asked)))

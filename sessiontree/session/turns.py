@@ -52,6 +52,7 @@ WAITS: Final = frozenset({"asking", "delegated"})
 def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     """Process the model's reply: check its calls, or take its text as a final message."""
     decision = Decision()
+    # The reply to a question that was cut may still arrive; only that of the current turn counts.
     if not state.asking or stimulus.turn != state.turn:
         return decision
     if state.compacting is not None:
@@ -70,6 +71,7 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
     for index, call in enumerate(calls):
         key = f"{stimulus.turn}.{index}"
+        # The tokens ran out in the last call at the latest, so only its arguments can be incomplete.
         may_be_cut = message.stop_reason == "length" and index == len(calls) - 1
         decision.instructions.append(todo.PrepareCall(key, call, given_up, state.asked_by, may_be_cut))
     return decision
@@ -136,6 +138,7 @@ def _wait_ms(state: SessionState, stimulus: stimuli.ModelFailed) -> int | None:
     after_s = stimulus.retry_after_s or 0.0
     if not stimulus.retryable or stimulus.overflow or state.model_failures >= state.limits.model_retries:
         return None
+    # Written this way round so that NaN, which a provider may send, counts as too long.
     if not after_s <= MAX_RETRY_AFTER_S:
         return None
     return max(math.ceil(after_s * 1000), compute_backoff_ms(state, stimulus.turn))
@@ -151,6 +154,7 @@ def compute_backoff_ms(state: SessionState, turn: int) -> int:
 
 def retry(state: SessionState, at_ms: int, decision: Decision) -> None:
     """Ask the model again if its retry time has come; called when a timer rings."""
+    # Timers ring for approvals and programs, too, so the time is compared.
     if state.retry_at_ms is not None and state.retry_at_ms <= at_ms and state.stopping is None:
         decision.facts.append(facts.TurnRetried(state.turn))
         decision.instructions.append(todo.CallModel(state.turn))
@@ -224,6 +228,7 @@ def _answer(
 
 def advance(state: SessionState, at_ms: int) -> Decision | None:
     """Return the next step after a stimulus was applied; None = nothing is to be done."""
+    # A stop comes first: no turn may begin whose outcome nobody takes.
     if state.stopping is not None:
         return None if state.calls else _offer_stopped(state)
     if state.asking or state.retry_at_ms is not None:
@@ -309,9 +314,11 @@ def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | No
         problem = f"max_turns is {allowed} and the work is not done; raise it with Limits(max_turns=…)"
         _finish_run(state, decision, "", problem)
         return decision
+    # A message makes a new situation, so only a model that goes on by itself is looked at for loops.
     if state.owes_turn and not waiting and _answer_repetition(state, decision, at_ms):
         return decision
     turn = state.turn + 1
+    # Images go first: they are large, the model has seen them, and it takes no question to remove them.
     cut = cut_messages.leave_out_seen_images(state) if state.overflow else None
     if cut is None and (state.is_crowded or state.overflow):
         begun = compaction.begin(state)
