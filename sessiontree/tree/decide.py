@@ -228,10 +228,12 @@ def _fork(draft: Draft, asked: ForkAsked) -> None:
     """Begin a tree of its own: close what the other tree waits for. Its sessions ask again."""
     state = draft.state
     draft.write(TreeForked(asked.config, draft.now_ms, asked.shift_ms, asked.replaced))
+    # A list, because closing a request changes the table that is walked.
     for request_id, _ in list(state.requests.items()):
         close(draft, request_id, "cancelled", "fork", _FORKED, tell_asker=False)
     for client_id, _ in list(state.client_calls.items()):
         draft.write(ClientCallEnded(client_id, CANCELLED, ""))
+    # Answers on their way name requests of the other tree, and no call of this one waits for them.
     answers: dict[str, list[str]] = {}
     for post_id, post in state.posts.items():
         if isinstance(post.mail, ApprovalAnswered | ApproverAsked):

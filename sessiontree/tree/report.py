@@ -98,6 +98,7 @@ def collect_owed(state: TreeState) -> list[TreeInstruction]:
         for session in state.sessions.values()
         if session.result is not None
     ]
+    # Sessions are kept in the order of their spawns, so the reverse has leaves before those above them.
     instructions += [ReleaseSession(name, result, forced) for name, result, forced in reversed(ended)]
     instructions += [Deliver(post.session, post_id, post.mail) for post_id, post in state.posts.items()]
     bells = {alarm.at_ms for alarm in state.alarms if state.is_still_valid(alarm)}

@@ -186,6 +186,7 @@ def hear_function(draft: Draft, session: str, returned: ApproverReplied) -> None
     Anything but the three known answers counts as a denial.
     """
     request = draft.state.requests.get(returned.request_id)
+    # Race: while the function ran, the request may have expired, or a person may have settled its like.
     if request is None or request.how != "consult" or request.rests_at != session:
         return
     if returned.answer in ANSWERS:
@@ -219,6 +220,7 @@ def hear_person(draft: Draft, decided: Decided) -> None:
         return
     answer: RuleAnswer = "approve" if decided.approve else "deny"
     failed = decided.asker is None and decided.by == APPROVER_ERROR
+    # A callable approver that failed is not a person's no: only that one is remembered for equal calls.
     by, name = (decided.by, "") if failed else ("person", decided.by)
     person = (name, decided.surface)
     settle_hop(draft, decided.request_id, request.rests_at, answer, by, decided.reason, person=person)
@@ -251,6 +253,8 @@ def _apply_standing_answer(draft: Draft, question: ApprovalQuestion, precedent: 
     state, request_id = draft.state, question.request_id
     mode = state.charter.mode
     denied_at = _find_denying_session(state, question.call.digest, question.session)
+    # The order is the rule: mode `never` overrules everybody, and a person's earlier no overrules mode `auto`
+    # and what the owner always allows.
     if mode == "never":
         close(draft, request_id, "denied", "mode", "the tree's approval mode is 'never'")
     elif denied_at is not None:
@@ -275,6 +279,7 @@ def _allow_always(draft: Draft, request: Request, by: str) -> None:
         return
     tool = request.question.call.tool
     draft.write(ToolAlwaysAllowed(tool, covers))
+    # `members` returns a new list, so requests may be settled while it is walked.
     for other in draft.state.requests_for.members(tool):
         allowed = _find_permission(draft.state, tool, draft.state.requests[other].precedent)
         if allowed is not None:
@@ -353,6 +358,7 @@ def close(
 
 def withdraw_request(draft: Draft, session: str, request_id: str, reason: str) -> None:
     """Cancel a request of a session that waits for its answer no more, if it is open."""
+    # A session may withdraw its own requests only.
     if request_id in draft.state.requests_of.members(session):
         close(draft, request_id, "cancelled", "stop", reason, tell_asker=False)
 
@@ -368,6 +374,7 @@ def cancel_requests(draft: Draft, session: str, reason: str, *, tell_asker: bool
 
 def cancel_client_calls(draft: Draft, session: str) -> None:
     """Withdraw the calls of a stopping or ending session that the creating program has not answered."""
+    # Every ending session comes here, and most have handed over nothing: the table need not be walked.
     if draft.state.sessions[session].delegated:
         own = [name for name, call in draft.state.client_calls.items() if call.session_id == session]
         for name in own:

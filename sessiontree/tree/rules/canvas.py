@@ -23,6 +23,7 @@ def change_canvas(draft: Draft, asked: CanvasAsked) -> None:
     """Change the canvas of a live Main or Branch with a channel, or refuse it; a repeat changes nothing."""
     state = draft.state
     canvas = state.canvases.get(asked.session)
+    # A call that is repeated after a crash gets the same key.
     if canvas is not None and asked.key in canvas.keys:
         return
     error = _find_refusal(draft, asked, canvas)
@@ -54,6 +55,7 @@ def act_on_canvas(draft: Draft, sent: CanvasActionSent) -> None:
         error = f"session {sent.session!r} takes no more messages"
     elif canvas is None or not canvas.is_shown:
         error = f"session {sent.session!r} shows no canvas"
+    # A page can send actions in a loop, and each of them would cost the session a turn.
     elif session.owed >= MAX_UNREAD:
         error = f"session {sent.session!r} has not read {session.owed} messages yet; try again later"
     else:

@@ -83,12 +83,15 @@ def change_job(draft: Draft, asked: JobAsked) -> None:
     """Carry out a change of timed jobs, or refuse it; a key used before changes nothing."""
     state = draft.state
     before = state.job_keys.get(asked.key) if asked.key else None
+    # A call that is repeated after a crash must not add a second job, and gets the answer of the first.
     if before is not None:
         draft.tell(AcceptJob(*before))
         return
     try:
         if not _can_go_on(state):
             raise ExecutionError("the tree has ended or is ending, and no job of it runs any more")
+        # Slots that have come are settled first: a change must neither take a run away nor give it another
+        # text.
         _settle_all(draft, asked.wall_ms)
         _CHANGES[asked.change.action](draft, asked)
     except ToolError as error:
@@ -114,6 +117,7 @@ def _update(draft: Draft, asked: JobAsked) -> None:
     known = _find_job(draft, asked)
     _check_agent(draft.state, asked)
     changed = update_job(known.job, wanted, asked)
+    # New times count from now on: their slots in the past were not missed.
     since_ms = max(known.since_ms, asked.wall_ms) if has_times(wanted) else known.since_ms
     draft.write(CronJobSaved(changed, since_ms, "updated", asked.key, asked.wall_ms))
     draft.tell(AcceptJob(changed.job_id))
@@ -189,6 +193,7 @@ def _find_job(draft: Draft, asked: JobAsked) -> JobState:
 
 
 def _settle_all(draft: Draft, wall_ms: int) -> None:
+    # A list, because settling a slot changes the table that is walked.
     for job_id, _ in list(draft.state.jobs.items()):
         _settle(draft, job_id, wall_ms)
 
@@ -220,6 +225,7 @@ def _run_newest(draft: Draft, known: JobState, due: DueSlots, wall_ms: int) -> N
     is_late = wall_ms - due.last_ms > ON_TIME_MS
     if is_late and job.catch_up == "skip":
         _skip(draft, job, newest, "missed", "", wall_ms)
+    # Runs of one job never overlap, so that a slow job can't fill the tree with sessions.
     elif is_running(draft.state, known, manual=False):
         _skip(draft, job, newest, "busy", "", wall_ms)
     else:

@@ -70,6 +70,8 @@ def update_job(job: CronJob, wanted: JobWanted, asked: JobAsked) -> CronJob:
         **_check_texts(wanted),
         **_build_session_fields(job, wanted),
         **_read_times(job, wanted, asked.wall_ms),
+        # Both only grow: what an earlier change brought in may still be in the job, with its author and its
+        # taint.
         asked_by=joined(job.asked_by, asked.asked_by),
         taint=asked.taint or job.taint,
     )

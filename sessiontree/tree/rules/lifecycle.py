@@ -80,6 +80,7 @@ def end(draft: Draft, session: Session, result: SessionResult[Any], *, forced: b
     if orphans:
         begin_stop(draft, orphans, SessionStatus.CANCELLED, f"its parent {name!r} has ended")
     account = draft.state.accounts.get(name)
+    # SessionEnded closed the account, which moved what it overdrew to the account above.
     if account is not None and account.above is not None:
         # Its parent now pays for what it spent beyond its budget, which may exceed the parent's budget.
         over = [member for member, cap in account.caps.items() if account.used[member] > cap]
@@ -230,6 +231,8 @@ def _tell(
     for name in told:
         cancel_requests(draft, name, f"{name!r} is stopping: {reason}", tell_asker=True)
         cancel_client_calls(draft, name)
+        # A session that has given its final message is not woken to stop: it ends when nothing lives below
+        # it.
         if draft.state.sessions[name].held is None:
             draft.post(name, lambda _: CancelAsked(draft.now_ms, reason, word))
 
@@ -258,6 +261,7 @@ def _find_not_stopping(draft: Draft, heads: Iterable[str]) -> list[str]:
 def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
     spec = child.spec
     parent = None if spec.parent is None else draft.state.find_live_session(spec.parent)
+    # A stopping parent that has given its final message takes in nothing more.
     if parent is None or (parent.stop is not None and parent.held is not None):
         return
     told: dict[str, JsonValue] = {
@@ -339,6 +343,7 @@ def extract_closed_output(spec: SessionSpec, result: SessionResult[Any]) -> Clos
         form = derive_closed_form(checked.schema)
         if isinstance(form, OpenResult):
             return None
+        # Built again and not passed on: a value that only passed the check may hold more than the form names.
         return ClosedOutput(form.rebuild(checked.validate(to_json_value(result.output))))
     except (ValueError, ConfigError, ValidationError):
         return None
@@ -367,6 +372,7 @@ def offer(draft: Draft, stimulus: FromSession, offered: ResultOffered) -> None:
         return
     if may_end_with(draft.state, session, result.status, quiet):
         end(draft, session, make_final_result(session, result), forced=False)
+    # A host repeats its offer after a crash; an equal one must not make the journal grow.
     elif (session.held, session.is_quiet) != (result, quiet):
         draft.write(ResultHeld(name, result, quiet))
 
@@ -389,6 +395,7 @@ def lose(draft: Draft, lost: SessionLost) -> None:
     """End a session that cannot continue."""
     session = draft.state.find_live_session(lost.session)
     if session is not None:
+        # Nobody is left to report, so the result is made of what the tree itself knows.
         summary = f"session {lost.session!r} crashed: {lost.reason}"
         result: SessionResult[Any] = SessionResult(
             SessionStatus.FAILED, summary, usage=session.usage, given_up=_UNREPORTED, cause="lost"
@@ -400,6 +407,7 @@ def take(draft: Draft, consumed: PostsConsumed) -> None:
     """Remove the posts that a session took; ids that are not posted to it are ignored."""
     posts = draft.state.posts
     taken = []
+    # What a session is owed is a number, so a post that is named twice may count only once.
     for post_id in dict.fromkeys(consumed.post_ids):
         post = posts.get(post_id)
         if post is not None and post.session == consumed.session:

@@ -47,6 +47,7 @@ def send(draft: Draft, asked: SendAsked) -> None:
     A key used before changes nothing: the message was sent then.
     """
     state = draft.state
+    # Looked up before any check: a message that was sent stays sent, also if its receiver has ended since.
     sent_to = state.sent.get((asked.session, asked.key))
     if sent_to is not None:
         draft.tell(AcceptSend(sent_to))
@@ -89,6 +90,7 @@ def _find_receiver(state: TreeState, asked: SendAsked) -> Session | SessionTreeE
         return PermissionDenied(PermissionTier.WORKSPACE, reason)
     parent = sender.spec.parent
     if parent is not None and asked.to in {_PARENT, parent}:
+        # A child that could steer would cut its parent's turn whenever it liked.
         if asked.mode == "steer":
             return SessionClosed(asked.to, "your parent is not steered from below; send it a follow_up")
         found = state.sessions.get(parent)

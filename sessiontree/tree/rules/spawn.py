@@ -78,6 +78,7 @@ def spawn(draft: Draft, asked: SpawnAsked) -> None:
     """Start a child, or refuse with a reason; a key used before returns the child it named then."""
     state = draft.state
     known = None if asked.key is None else state.keys.get((asked.parent, asked.key))
+    # Before the checks: a call that is repeated after a crash gets its child, also if limits are reached now.
     if known is not None:
         draft.tell(AcceptSpawn(known, False))
         return
@@ -179,6 +180,7 @@ def _build_spec(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -
         workspace_access=choose_narrowest(parent.spec.workspace_access, row.workspace_access),
         stays_open=asked.stays_open and from_program,
         ttl_s=ttl_s,
+        # Its task was written by a session that has read text from outside.
         taint=f"session {parent.spec.session_id}" if parent.taint else "",
         settings=asked.settings,
         skills=tuple(
@@ -319,6 +321,7 @@ def _make_refusal(asked: SpawnAsked, why: str) -> SpawnRefused:
 
 
 _CHECKS: tuple[Callable[[TreeState, SpawnAsked], SpawnRefused | None], ...] = (
+    # First, because every other check reads the parent.
     _check_standing,
     _check_forbidden,
     _check_kinds,
@@ -401,6 +404,7 @@ def time_to_live_s(default_s: float | None, asked_s: float | None, *, may_length
         return default_s
     if may_lengthen or default_s is None:
         return asked_s
+    # A model may shorten the life of a child, not lengthen it.
     return min(default_s, asked_s)
 
 

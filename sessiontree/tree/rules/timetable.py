@@ -102,6 +102,7 @@ def _iterate_slots(expression: str, zone: str, after_ms: int) -> Iterator[int]:
             yield slot_ms
 
 
+# Each ring asks for the next slot of every job, and only those that were settled have another one.
 @lru_cache(maxsize=512)
 def _find_next(expression: str, zone: str, after_ms: int) -> int | None:
     return next(_iterate_slots(expression, zone, after_ms), None)

@@ -13,6 +13,7 @@ from sessiontree.tree.state.state import TreeState
 
 def keep_answer(draft: Draft, reported: VisionReported) -> None:
     """Keep an answer and charge it to the session, even after its end; a repeated report changes nothing."""
+    # The usage comes from a provider and the time from the host; the tree trusts neither.
     answered = replace(reported.answered, usage=correct_usage(reported.answered.usage), at_ms=draft.now_ms)
     if answered.session not in draft.state.sessions:
         return

@@ -86,6 +86,7 @@ def find_payers(accounts: Table[str, Account], account: str, name: str) -> Itera
         if payer is None:
             return
         yield payer.session
+        # A closed account has given back what it reserved, so what comes late counts above it, too.
         if not payer.is_closed or payer.above is None:
             return
         drawn_on = accounts.get(payer.above)

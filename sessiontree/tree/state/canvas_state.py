@@ -174,6 +174,7 @@ def _find_path_fault(data: JsonValue, parts: Sequence[str]) -> str:
 
 
 def _is_index(part: str, length: int, *, is_last: bool) -> bool:
+    # The length is limited because a person's page chooses it, and `int` of many digits takes long.
     is_number = part.isascii() and part.isdecimal() and len(part) < 7
     return is_number and int(part) < length + is_last
 

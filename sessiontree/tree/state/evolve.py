@@ -338,6 +338,7 @@ def _close_account(state: TreeState, session: str) -> None:
         return
     account.is_closed = True
     if account.above is not None:
+        # The whole cap was reserved at the spawn: the rest goes back, and what was overdrawn is charged.
         for name, cap in account.caps.items():
             count(state.accounts, account.above, name, account.used[name] - cap)
 
@@ -593,7 +594,9 @@ class Draft:
         if owed is None:
             return
         post_id = make_next_post_id(owed)
+        # The stimulus carries the id of its own post, so the id must be known first.
         mail = mail_of(post_id)
+        # Before the post: a reader of the journal sees why the session works again.
         if owed.held is not None and owed.stop is None and not isinstance(mail, ApproverAsked):
             self.write(SessionReactivated(session))
         self.write(Posted(post_id, session, cast("Recorded", mail)))

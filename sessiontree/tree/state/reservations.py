@@ -83,6 +83,7 @@ class Reservations:
         If not all of it is left, the call gets what is left for a shorter reply, unless calls under way may
         leave more than that.
         """
+        # A session has one question of a kind at a time: a repeated one replaces its own reservation.
         self.release(session)
         rows = self._compute_amounts(session, most)
         if not rows:
@@ -93,6 +94,7 @@ class Reservations:
         output = min(most.output_tokens, *fits.values())
         wanted = min(most.output_tokens, most.thinking_tokens + LEAST_OUTPUT)
         if output < wanted:
+            # Calls under way are reserved at their maximum and mostly use less, so waiting may help.
             if any(self._is_held(place) for place in rows):
                 return Postponed()
             if output < 1 or most.thinking_tokens:
@@ -116,6 +118,7 @@ class Reservations:
             return {}
         units = {"tokens": (most.input_tokens, 1)}
         if most.price is not None:
+            # Rounded up: what is set aside may be a picodollar too much, and never too little.
             input_price = math.ceil(most.price.input_per_million * _PER_MILLION)
             output_price = math.ceil(most.price.output_per_million * _PER_MILLION)
             units["cost_usd"] = (most.input_tokens * input_price, output_price)
