@@ -177,6 +177,7 @@ class FileCopy(ABC):
             try:
                 fcntl.ioctl(new, _FICLONE, old)
             except OSError:
+                # The whole copy is on one file system, so one refusal is the answer for all files.
                 self._clones = False
         return self._clones
 
@@ -227,6 +228,7 @@ class FileCopy(ABC):
         try:
             old = os.open(name, _READ, dir_fd=source)
         except OSError as error:
+            # Since it was listed it was removed, or a link (ELOOP) or a socket (ENXIO) took its place.
             if error.errno in {errno.ENOENT, errno.ELOOP, errno.ENXIO}:
                 self.note_gone(path)
                 return
@@ -235,10 +237,12 @@ class FileCopy(ABC):
             status = os.fstat(old)
             if not stat.S_ISREG(status.st_mode) or not self.can_take_opened(status):
                 return
+            # Counted before it is copied, so that one huge file does not fill the disk first.
             self.count(1, status.st_size)
             new = os.open(name, _NEW, (status.st_mode & 0o777) | 0o600, dir_fd=target)
             try:
                 digest, size = self.fill(old, new, status)
+                # The umask may have taken bits away when the file was made.
                 os.fchmod(new, (status.st_mode & 0o777) | 0o600)
                 self.note_file(path, new, status, digest, size)
             finally:
@@ -272,6 +276,7 @@ class _WorkspaceCopy(FileCopy):
     def fill(self, old: int, new: int, status: os.stat_result) -> tuple[str, int]:
         """Copy an open file; return its digest and its length, which may differ from what it was."""
         is_shared = bool(status.st_size) and self.share_content(old, new)
+        # Counted again while it is read: a file may grow meanwhile.
         return _digest(old, lambda more: self.count(0, more), None if is_shared else new)
 
     def note_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
@@ -329,6 +334,8 @@ def _look(folder: int, name: str, status: os.stat_result) -> FileState | None:
         return _record_link(os.readlink(name, dir_fd=folder), status)
     opened = os.open(name, _READ, dir_fd=folder)
     try:
+        # The state is taken before the content: after a write in between it is old, and the file is read
+        # again.
         now = os.fstat(opened)
         if not stat.S_ISREG(now.st_mode):
             return None
@@ -358,6 +365,7 @@ def read_file(root: str, path: str) -> bytes:
 
 
 def _is_never_copied(name: str) -> bool:
+    # On file systems that fold case, git takes `.GIT` for its own.
     return name.lower() == GIT or name.startswith(TEMPORARY_PREFIX)
 
 

@@ -105,6 +105,7 @@ class GitFiles:
         program = find_git()
         if program is None:
             raise ExecutionError("git is not installed")
+        # Nothing of our own environment is passed on: its GIT_ variables and its PATH could name programs.
         environment = {
             "PATH": os.defpath,
             "HOME": "/nonexistent",
@@ -134,6 +135,7 @@ class GitFiles:
 
 def _read_output(process: subprocess.Popen[bytes], verb: str, good: tuple[int, ...]) -> bytes:
     """Return what a process writes until it ends; kill it when it takes too long or writes too much."""
+    # A timeout of `wait` would come too late: reading blocks before it, as long as git writes nothing.
     timer = Timer(GIT_SECONDS, process.kill)
     timer.start()
     try:
@@ -156,10 +158,12 @@ def read_head_commit(git: Path) -> str:
     Only files are read, so that no setting of the repository has an effect.
     """
     text = _read_text(git / "HEAD", 1000)
+    # References may lead to each other in a circle.
     for _ in range(5):
         if _COMMIT.fullmatch(text):
             return text
         named = _REF.fullmatch(text)
+        # The workspace wrote this file: a name with `..` would lead out of the git directory.
         if named is None or ".." in named[1]:
             return ""
         text = _read_text(git / named[1], 1000) or _find_packed(git, named[1])

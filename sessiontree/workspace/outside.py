@@ -98,6 +98,8 @@ class OutsideRoots:
 
     def _open(self, root: str) -> WorkspaceWriter | None:
         writer = self._opened.get(root)
+        # The directory may have been replaced since it was opened; an approval names the one that is there
+        # now.
         if writer is None or not writer.is_at(Path(root)):
             try:
                 writer = WorkspaceWriter(Path(root), hidden=self._hidden, own=self._own)

@@ -77,6 +77,7 @@ class OwnCopy:
             ExecutionError: it holds too much, or can't be read. Nothing is left of the copy.
         """
         try:
+            # The workspace may hold what other users of the machine must not read.
             self._place.mkdir(parents=True, mode=0o700)
             self.root.mkdir()
             how, commit, only = self._make_listing(source)
@@ -124,6 +125,8 @@ class OwnCopy:
         with (self._place / "contents").open("wb") as contents:
             kept = tuple(self._keep_file(each, contents.write) for each in changed)
             contents.flush()
+            # The tree records the changes as kept, and the copy itself is removed then: they must be on the
+            # disk.
             os.fsync(contents.fileno())
         patch = self._patch(kept, parent, commit)
         with (self._place / "patch").open("wb") as file:
@@ -182,6 +185,7 @@ class OwnCopy:
             return None
         with suppress(OSError):
             data = read_file(str(parent), changed.path)
+            # The parent works on meanwhile, so its file may have changed. The digest decides.
             if hashlib.sha256(data).hexdigest() == changed.before:
                 return data
         old = git.read_committed(commit, changed.path) if commit else None

@@ -198,6 +198,8 @@ class WorkspaceReader:
             check_regular("read", path, os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False))
             fd = os.open(place.name, _OPEN_FILE, dir_fd=place.directory_fd)
             try:
+                # Race: the file may be replaced between the look and the opening. This look is at what is
+                # open.
                 status = os.fstat(fd)
                 check_regular("read", path, status)
                 self._root.check_descriptor("read", path, fd, status)

@@ -38,6 +38,7 @@ def _remove_content(top: int) -> None:
     """
     failed: OSError | None = None
     numbers = itertools.count()
+    # Random, so that a directory that is moved up meets no name that is there.
     mark = f".{secrets.token_hex(6)}"
     waiting = list(_remove_files(top))
     while waiting:

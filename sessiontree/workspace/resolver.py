@@ -215,6 +215,7 @@ class RootDirectory:
         weakref.finalize(self, os.close, self.fd)
         given = tuple(split_path(str(root.absolute())))
         resolved = tuple(split_path(str(self.real_path)))
+        # Callers spell the root as it was given, or as it is with links resolved.
         self._prefixes = {tuple(name for name in prefix if name != ".") for prefix in (given, resolved)}
 
     def relative(self, absolute: str) -> list[str] | None:
@@ -230,6 +231,7 @@ class RootDirectory:
 
 
 MAX_LINKS: Final = 40
+# O_PATH opens without effects: a device or a FIFO is only looked at.
 _LOOK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _STEP: Final = _LOOK | os.O_DIRECTORY
 
@@ -354,6 +356,7 @@ def _step(cursor: _Cursor, anchor: RootDirectory, name: str, left: list[str], fo
             os.close(fd)
 
 
+# A magic link of procfs leads to whatever a process has open, wherever that is.
 _BENEATH: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS
 _DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY
 
@@ -377,6 +380,7 @@ def resolve_by_openat2(anchor: RootDirectory, names: list[str], *, follow_last: 
     place = None
     try:
         directory = _find_path_beneath(anchor.fd, fd)
+        # Race: the directory may be moved out of the root once it is open; then the walk decides.
         if directory is not None and not (last and follow_last and _is_link(fd, last[0])):
             place = WorkspacePath(fd, directory, last)
     finally:

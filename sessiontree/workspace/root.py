@@ -112,6 +112,7 @@ class HiddenPlaces:
         for path in self._paths:
             if not path.is_absolute():
                 raise ConfigError(f"can't hide {str(path)!r}: the path is relative; give an absolute one")
+            # Both spellings are hidden: the place may be a link, and a caller reaches it by either.
             for spelling in (os.path.normpath(path), os.path.realpath(path)):
                 names = anchor.relative(spelling)
                 if names == ["."] or anchor.real_path.is_relative_to(spelling):
@@ -149,6 +150,7 @@ class HiddenPlaces:
             return False
         if self.covers(place.path):
             return True
+        # Looked up each time, because a hidden place may be created or replaced while tools run.
         identities = self.find_identities()
         return bool(identities) and self._is_in(place.directory_fd, identities)
 

@@ -89,6 +89,8 @@ class FileReplacement:
         if executable is not None:
             mode = stat.S_IMODE(os.fstat(self._fd).st_mode)
             os.fchmod(self._fd, mode | (mode & 0o444) >> 2 if executable else mode & ~0o111)
+        # Synced before the rename: after a power failure some file systems show the new name without the
+        # content.
         os.fsync(self._fd)
 
     def commit(self, name: str, *, only_new: bool = False) -> None:
@@ -203,6 +205,7 @@ class WorkspaceWriter:
         Args:
             places: The protected places that it may change, as named by :meth:`find_places`; None = all.
         """
+        # A shallow copy shares the root and the lock, so its last looks exclude those of all others.
         other = copy.copy(self)
         other._allowed = places  # noqa: SLF001 - of its own class
         return other
@@ -269,9 +272,13 @@ class WorkspaceWriter:
             self._check_protected("write", path, place)
             name = place.names[-1]
             with _make_directories(place) as directory_fd:
+                # Looked at twice: now, so that nothing is written in vain, and again when the content is on
+                # the disk, because that takes time in which the file may change.
                 standing = self._look(path, directory_fd, name, expect_mtime_ns, only_new=only_new)
                 with FileReplacement(directory_fd, standing or model) as replacement:
                     replacement.fill(data, executable)
+                    # Race: two writes may both find the file unchanged; the second would then replace what
+                    # the first wrote.
                     with self._last_look:
                         standing = self._look(path, directory_fd, name, expect_mtime_ns, only_new=only_new)
                         replacement.commit(name, only_new=only_new)
