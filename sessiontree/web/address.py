@@ -115,6 +115,7 @@ def find_non_public_range(address: Ip) -> Range | None:
     found = _find_range(RANGES_V6, address)
     if found is not None:
         return found
+    # After the table, because its reasons say more; what remains here is reserved for later use.
     if address not in GLOBAL_UNICAST:
         return UNASSIGNED
     if number >> 32 & 0xFFFFFFFF in ISATAP:
@@ -138,6 +139,7 @@ MAX_URL_CHARS: Final = 4096
 SHOWN_CHARS: Final = 200
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# Browsers read a backslash as a slash and skip line breaks; other parsers do not.
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\x9f\\\u2028\u2029]")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _OLD_NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
@@ -207,6 +209,7 @@ def parse_address(text: str) -> WebAddress:
         parts = urlsplit(spaced)
     except ValueError as error:
         raise _make_error(f"{text!r} is not a web address: {error}") from error
+    # Parsers disagree about where the host begins if there are several of these signs.
     if "@" in parts.netloc:
         raise make_denial("an address with a user name or password is not fetched; leave them out")
     host, port = _split_host_and_port(parts.netloc, text)
@@ -312,6 +315,7 @@ def _parse_old_ipv4(labels: list[str], host: str) -> str:
 
 
 def _parse_old_number(label: str, wrong: ValidationError) -> int:
+    # `int` of very many digits takes long, and no address has so many.
     if len(label) > 32:
         raise wrong
     try:

@@ -162,7 +162,10 @@ class JudgingBackend(httpcore.AsyncNetworkBackend):
             ExecutionError: the host has no address.
             httpcore.ConnectError, httpcore.ConnectTimeout: no address answers.
         """
+        # All are judged before the first few are tried: a name with one private address is refused as a
+        # whole.
         addresses = self._rules.vet_addresses(host, port, await self._resolve_host(host, port))[:MAX_TRIED]
+        # Each address gets its share of the time, so that one that never answers leaves some for the others.
         share_s = None if timeout is None else timeout / len(addresses)
         failure: Exception | None = None
         for address in addresses:
@@ -237,6 +240,7 @@ class Body:
         """
         self._wire_bytes += len(piece)
         self._pieces += 1
+        # A server that sends single bytes costs a step of the event loop for each of them.
         if self._pieces > FREE_PIECES and self._wire_bytes < self._pieces * LEAST_PIECE_BYTES:
             raise ExecutionError(f"stopped reading an answer that came in {self._pieces} tiny pieces")
         if self._wire_bytes > self._max_bytes + SPARE_WIRE_BYTES:
@@ -279,6 +283,7 @@ class Body:
                         f"stopped reading an answer with more than {MAX_MEMBERS} gzip members"
                     )
                 self._inflating = zlib.decompressobj(_GZIP)
+            # Bounded at each step: a few compressed bytes may hold gigabytes.
             self._keep(self._inflating.decompress(data, STEP_BYTES))
             self._in_member = not self._inflating.eof
             data = self._inflating.unconsumed_tail or self._inflating.unused_data
@@ -349,6 +354,7 @@ class WebClient:
         """
         limit_s = self._bounds.total_timeout_s
         try:
+            # The time limit is outermost, so that the wait for a turn counts.
             async with asyncio.timeout(limit_s), self._turns:
                 return await self._follow(address, sent, max_bytes)
         except TimeoutError as error:
@@ -392,6 +398,7 @@ class WebClient:
                     f"{begun.shown}: more than {len(passed)} redirects, the last one to "
                     f"{_mark_text(begun, answer.target.shown)}"
                 )
+            # Whoever listens on the way could read the request and change the page.
             if address.scheme == "https" and answer.target.scheme == "http":
                 raise make_denial(
                     f"{begun.shown} redirects to what is not encrypted: "
@@ -406,6 +413,7 @@ class WebClient:
     ) -> HttpResponse | HttpRedirect:
         """Return the response of one address, or its redirect if that is followed."""
         self._rules.check_place(address)
+        # The first call reads the certificates from files, for which the event loop must not wait.
         context = await asyncio.to_thread(self._secured) if address.scheme == "https" else None
         connection = httpcore.AsyncHTTPConnection(
             httpcore.Origin(address.scheme.encode(), address.host.encode(), address.port),
@@ -451,6 +459,7 @@ class WebClient:
             "Accept": "*/*",
             "Accept-Encoding": ACCEPTED,
             "User-Agent": f"sessiontree/{VERSION}",
+            # Each request gets a connection of its own, whose address is judged when it is made.
             "Connection": "close",
         }
         if sent.body or sent.method in BODIED:
@@ -495,6 +504,7 @@ def _collect_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     for name, value in pairs:
         key = name.decode("latin-1").lower()
         if key not in found:
+            # Emptied and not cut: half of an address or of a media type would mean something else.
             if len(value) > MAX_HEADER_VALUE_CHARS:
                 value = b""
             found[key] = value.decode("utf-8", errors="replace")

@@ -165,6 +165,7 @@ class SearchCache:
             return kept[1]
         hits = await self._provider.search(query)
         self._kept[query] = (self._now_s(), hits)
+        # A query that was answered again after its time keeps its old place in the order otherwise.
         self._kept.move_to_end(query)
         while len(self._kept) > KEPT_QUERIES:
             self._kept.popitem(last=False)
@@ -306,6 +307,7 @@ class OutboundWeb:
         settings = self._settings
         client = self._make_service_client(url, "speech_url", "a speech service")
         try:
+            # Checked now, where its owner sees it, and not with the first call of a model.
             check_headers([("Authorization", settings.speech_key or "")])
         except ToolError:
             raise ConfigError("speech_key holds more than printable ASCII; it is not shown") from None
@@ -316,6 +318,7 @@ class OutboundWeb:
             address = parse_address(url)
         except ToolError as error:
             raise ConfigError(
+                # The error that is replaced would quote the address, and with it the key that may be in it.
                 f"{member} is not an address of {what} ({type(error).__name__}); give one such "
                 "as 'http://127.0.0.1:8888', without user name and password; it is not shown, since it may "
                 "hold a key"
