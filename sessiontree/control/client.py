@@ -73,6 +73,7 @@ class Asking:
             reason = f"its runtime did not answer within {timeout_s:g} s: it is stopped or very busy"
             raise JournalError(str(state_dir), f"{reason}; try again") from error
         finally:
+            # Refused or too late: nobody else has this connection and could close it.
             if asking is not None and asking._listening is None:
                 await asking.close()
 
@@ -111,6 +112,7 @@ class Asking:
                 await self._writer.drain()
             return await waiting.answered
         except asyncio.CancelledError:
+            # Without this the runtime would go on with work whose answer nobody reads.
             if not self._writer.is_closing():
                 self._writer.write(encode_line({"withdraw": number}))
             raise
@@ -141,6 +143,7 @@ class Asking:
                 f"its runtime is of release {self.release} and uses another protocol; ask with that release"
             )
             raise JournalError(self._place, reason)
+        # The greeting may arrive together with further lines, such as the error that ends the connection.
         for line in lines[1:]:
             self._take(line)
         self._listening = asyncio.create_task(self._listen())
@@ -176,6 +179,7 @@ class Asking:
             waiting.answered.set_result(SocketAnswer(said.get("value"), waiting.items))
 
     def _fail(self, error: SessionTreeError) -> None:
+        # The first failure is the cause; later ones only follow from it.
         if self._failure is None:
             self._failure = error
         for waiting in self._waiting.values():

@@ -123,6 +123,7 @@ def explain_refusal(
         if peer.uid == _ROOT:
             return None
         return f"process {peer.pid} runs as user {peer.uid}; only user {own_uid} or root may connect"
+    # What can't be read is refused: a confined process can end after it has connected.
     if theirs is None or own is None:
         return explain_hidden_process(peer.pid)
     if theirs.is_stricter_than(own):
@@ -214,6 +215,7 @@ def find_adopter() -> ProcessIdentity:
     """
     try:
         told = subprocess.run(  # noqa: S603 - this interpreter, fixed words
+            # Isolated, so that neither the environment nor a module of the workspace runs in the trial.
             [sys.executable, "-I", "-S", "-c", ORPHAN],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -231,6 +233,8 @@ def find_adopter() -> ProcessIdentity:
 def _read_ancestors(pid: int) -> list[ProcessIdentity]:
     """Return a process and its ancestors after two equal readings; empty if the ancestors keep changing."""
     before: list[ProcessIdentity] = []
+    # Race: processes end and are adopted while their parents are read; only two equal readings are one
+    # moment.
     for _ in range(READINGS):
         line = find_ancestors(pid)
         if line and line == before:

@@ -53,6 +53,7 @@ class OpenSocket:
         """Stop listening, and remove the file if it still belongs to this control socket."""
         self.listener.close()
         with suppress(OSError):
+            # A later supervisor may have put its own socket there.
             if _identify_file(self.path) == self.file:
                 self.path.unlink()
 
@@ -279,4 +280,5 @@ def _check_id(value: object) -> int:
 
 
 def _refuse_constant(word: str) -> NoReturn:
+    # JSON has no NaN, and every comparison of one with a limit is false.
     raise ValueError(f"{word} is not a number")

@@ -65,6 +65,8 @@ class Connection:
         self._patience_s = patience_s
         self._grace_s = grace_s
         self._answering: dict[int, asyncio.Task[None]] = {}
+        # One answer at a time is written: if all were, the buffer would grow by a line for each before any
+        # waits.
         self._speaking = asyncio.Lock()
         self._listening: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -81,6 +83,8 @@ class Connection:
         writer.transport.set_write_buffer_limits(high=MAX_BUFFER_BYTES)
         try:
             self._listening = asyncio.create_task(self._listen(reader, refusal))
+            # Race: `end` may be called while the connection is opened, when no task listens that it could
+            # cancel.
             if self._ends:
                 self._listening.cancel()
             await asyncio.wait({self._listening})
@@ -113,6 +117,7 @@ class Connection:
                 await self._say(encode_error_line(None, ConfigError(f"a request can't be read: {error}")))
 
     async def _read(self, reader: asyncio.StreamReader, is_within: bool) -> bytes:
+        # A peer may be silent between its lines for as long as it likes, but half a line holds memory.
         async with asyncio.timeout(self._patience_s if is_within else None):
             return await reader.read(READ_BYTES)
 
@@ -124,6 +129,7 @@ class Connection:
                 under_way.cancel()
         elif under_way is not None:
             raise ValueError(f"request {said.id} is not answered yet; use another id")
+        # Each request is a task of the supervisor, and a peer may send them faster than they are answered.
         elif len(self._answering) >= MAX_AT_ONCE:
             reason = f"{MAX_AT_ONCE} requests are already waiting for answers; try again later"
             await self._say(encode_error_line(said.id, SessionTreeError(reason)))
@@ -137,6 +143,8 @@ class Connection:
             try:
                 told = await self._answer(request)
             except (Exception, asyncio.CancelledError) as error:
+                # A method may raise CancelledError itself, as an answer. Only a cancellation of this task
+                # ends it.
                 if isinstance(error, asyncio.CancelledError) and is_cancelled():
                     raise
                 await self._say(encode_error_line(request.id, error))
@@ -162,6 +170,7 @@ class Connection:
                 async with asyncio.timeout(self._patience_s):
                     await writer.drain()
         except OSError:
+            # Closing would wait until the peer has read what is buffered, which it does not do.
             writer.transport.abort()
             if self._listening is not None:
                 self._listening.cancel()
@@ -248,6 +257,7 @@ class ControlServer:
             return
         if self._pause is not None:
             self._pause.cancel()
+        # Before it is closed: its number may be given to another file, which the loop would then watch.
         asyncio.get_running_loop().remove_reader(listener.listener)
         listener.close()
         for conversation in self._conversations.values():
@@ -305,6 +315,8 @@ class ControlServer:
                 if process is None:
                     return explain_hidden_process(peer.pid)
                 reason = self._lineage.explain_refusal(peer.pid)
+                # Race: the id of a process that has ended may be given to another one while its ancestors are
+                # read. If the held process still runs, they were its own.
                 if reason is None and has_ended(process):
                     return f"process {peer.pid} has ended"
             return reason
