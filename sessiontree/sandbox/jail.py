@@ -187,6 +187,7 @@ def list_readable_entries(hidden: Sequence[str]) -> Iterator[str]:
     """
     places = set(hidden)
     ways = {place[:end] for place in hidden for end, sign in enumerate(place) if sign == "/"}
+    # /dev is always on the way: it is listed entry by entry, so that no device of a disk is allowed with it.
     on_the_way = (ways | {"/", "/dev"}) - places - {""}
     beneath = [] if "/" in places else ["/"]
     while beneath:
@@ -202,17 +203,21 @@ def list_readable_entries(hidden: Sequence[str]) -> Iterator[str]:
                     continue
                 if entry.path in on_the_way and entry.is_dir(follow_symlinks=False):
                     beneath.append(entry.path)
+                # A rule for a link would be one for the place where it leads, and that may be hidden.
                 elif not entry.is_symlink():
                     yield entry.path
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
+    # Between listing and opening, a name can be replaced by a link to a hidden place; it must not be
+    # followed.
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISLNK(mode):
             return
         if not stat.S_ISDIR(mode):
+            # The kernel refuses a rule that gives a regular file the rights of a directory.
             rights &= _OF_A_FILE
         _call(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, descriptor), 0)
     finally:
@@ -240,6 +245,8 @@ def restrict_files(
     """
     handled = compute_handled_rights(abi)
     attributes = struct.pack("=QQQ", handled, 0, _SIGNALS_AND_ABSTRACT_SOCKETS if abi >= 6 else 0)
+    # The structure has grown with the ABI, and a kernel refuses what is beyond its own form unless that is
+    # zero.
     size = 8 if abi < 4 else 16 if abi < 6 else 24
     ruleset = _call(_CREATE_RULESET, attributes[:size], size, 0)
     try:
@@ -257,6 +264,7 @@ def restrict_files(
             _allow(ruleset, os.path.realpath(path), READ_DIR)
         for path in ["/dev/null", *writable]:
             _allow(ruleset, os.path.realpath(path), WRITABLE & handled)
+        # The kernel copies the rules at this call, so one that was added later would have no effect.
         _call(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
@@ -283,10 +291,13 @@ def filter_program(
     denied = select_call_numbers(here, DENIED_CALLS + (SOCKET_CALLS if denies_sockets else ""))
     # An instruction with a label as third word jumps there when its comparison holds.
     lines: list[tuple[int, int, str]] = [
+        # First the architecture: numbers of calls mean something else on another one, and a process may
+        # switch to it.
         (_LOAD, _ARCHITECTURE, ""),
         (_EQUAL, here.architecture, "known"),
         (_RETURN, KILL, ""),
         (_LOAD, _NUMBER, "known:"),
+        # The x32 calls have the same architecture and other numbers, so every denied call would exist twice.
         (_AT_LEAST, _X32, "missing"),
         (_EQUAL, here.clone3, "missing"),  # its flags are in memory, so callers must use clone
         *((_EQUAL, number, "denied") for number in sorted(denied.values())),
@@ -429,7 +440,10 @@ def confine(options: Options) -> str:
     if not abi:
         return format_level(0, False)
     try:
+        # Landlock judges the opening of a file: what is open already could be written through in spite of it.
         close_inherited(options.writable)
+        # Before the other two: the kernel takes rules and filters from a process without privileges only
+        # after it has renounced new ones.
         renounce_privileges()
         restrict_files(abi, options.hidden, options.writable, options.listed, options.readable)
         if here is not None:
@@ -447,6 +461,7 @@ def run(words: Sequence[str]) -> NoReturn:
         name, _, path = secret.partition("=")
         if name not in os.environ and os.path.exists(path):
             with open(path, encoding="utf-8") as file:
+                # Read now: the file is hidden as soon as the process is confined.
                 os.environ[name] = file.read().strip()
     os.environ[LEVEL_VARIABLE] = confine(options)
     try:

@@ -153,6 +153,8 @@ def begin(start: Start) -> NoReturn:
     guard = load_neighbour(
         "sessiontree.interpreter.import_guard", os.path.join(_PACKAGE, "interpreter", "import_guard.py")
     )
+    # Before anything is started or loaded: PYTHON… variables would decide what every later interpreter
+    # imports.
     guard.clean_variables()
     if start.keep is not None:
         keep_variables(start.keep.split(","), start.given)
@@ -161,8 +163,11 @@ def begin(start: Start) -> NoReturn:
     except OSError as error:
         raise LaunchError(UNUSABLE, f"can't work in {start.cwd!r}: {error}") from error
     if start.reports:
+        # Before the jail, because the reaper must not inherit the confinement: it writes reports outside the
+        # writable places.
         leave_to_a_reaper(start.reports)
     if start.note:
+        # After the fork, because the process that continues here is the child, and its id is the one to note.
         note_me(start.note)
     if start.jail is not None:
         jail = load_neighbour("sessiontree.sandbox.jail", os.path.join(_PACKAGE, "sandbox", "jail.py"))
@@ -226,6 +231,8 @@ def forget_variables(names: Sequence[str]) -> None:
     begin, end = int(fields[47]), int(fields[48])
     if begin == 0:  # the kernel does not report it, and shows no copy either
         return
+    # Only the values are overwritten: moving anything in this block would move the strings to which libraries
+    # hold pointers.
     gone, at = frozenset(map(os.fsencode, names)), begin
     for word in ctypes.string_at(begin, end - begin).split(b"\0"):
         begins, _, value = word.partition(b"=")
@@ -245,6 +252,8 @@ def leave_to_a_reaper(reports: str) -> None:
     reaper = os.getpid()
     try:
         adopt_orphans()
+        # Adopted first, so that a grandchild that loses its parent at once is not lost to the machine's first
+        # process.
         child = os.fork()
         if child:
             _enter_a_group()
@@ -267,6 +276,8 @@ def note_me(path: str) -> None:
     try:
         with open("/proc/self/stat", encoding="utf-8", errors="replace") as stat:
             started = stat.read().rsplit(") ", 1)[1].split()[19]
+        # Several processes note themselves in the same file; O_APPEND keeps one line from overwriting
+        # another.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         note = os.open(path, flags, 0o600)
         try:

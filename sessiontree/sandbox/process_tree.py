@@ -136,6 +136,8 @@ def end_below(root: int, spared: Collection[ProcessIdentity] = (), within_s: flo
     while time.monotonic() < deadline:
         found = find_living_below(root, spared)
         killed.update(process for process in found if _kill(process, root))
+        # Below another root, a process may be on its way between two parents while they are listed, so one
+        # empty list is no proof.
         empty = 0 if found else empty + 1
         if not _has_children() if is_own else empty == EMPTY_LISTS:
             break
@@ -148,6 +150,7 @@ def end_below(root: int, spared: Collection[ProcessIdentity] = (), within_s: flo
 def _kill(process: ProcessIdentity, root: int) -> bool:
     """Kill exactly this process, if it is still below the root; return whether that worked."""
     try:
+        # A descriptor first, then the check: the id could be used again between a check and a kill by number.
         descriptor = os.pidfd_open(process.pid)
     except OSError:
         return False
@@ -188,9 +191,12 @@ def reap(host: int, directory: str) -> None:
     """Be the reaper of a host, a child of this process, until no process is left below."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
+    # A pipe or a lock that the host shares must end with the host, not with its reaper.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     while os.waitpid(-1, 0)[0] != host:
         pass
+    # Helpers of libraries remove shared memory when they notice the end of the host; killing them at once
+    # would leave it behind.
     deadline = time.monotonic() + LET_END_S
     while _has_children() and time.monotonic() < deadline:
         select.select((), (), (), PAUSE_S)
@@ -201,6 +207,7 @@ def _report(path: str, ended: int) -> None:
     try:
         with open(f"{path}.new", "w", encoding="ascii") as file:
             file.write(str(ended))
+        # Renamed when complete, because the reader takes the report as soon as the name appears.
         os.rename(f"{path}.new", path)
     except OSError:  # the directory is gone, so nobody reads the report
         return

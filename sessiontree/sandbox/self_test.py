@@ -190,6 +190,7 @@ def run_self_test(directory: Path, ready: Executor) -> SelfTest:
     made = []
     for route, run in routes.items():
         outcomes = run(directory)
+        # A missing outcome counts as a fault: an attempt that was never made proves nothing.
         made += [WriteAttempt(route, name, outcomes.get(name, "untried")) for name in ATTEMPTS]
     try:
         changes = find_differences(before, collect_traces(directory))
@@ -203,6 +204,8 @@ def _check_canaries(directory: Path, seen: tuple[Trace, ...]) -> None:
     if names != NAMES:
         raise ConfigError(f"can't test in {str(directory)!r}: its files are not as they were prepared")
     user = os.geteuid()
+    # Ordinary permissions would refuse here, and the test would hold without any confinement. Root passes all
+    # of them.
     if user != 0 and any(trace.owner[0] != user for trace in seen):
         raise ConfigError(
             f"can't test in {str(directory)!r}: it belongs to another user, and only that user may write"

@@ -57,6 +57,8 @@ class SocketProcess:
             ExecutionError: it did not start; says what it complained about.
         """
         near, far = socket.socketpair()
+        # A file and not a pipe: nobody reads it while the process runs, and a full pipe would stop the
+        # process.
         complaint = os.fdopen(os.memfd_create("complaint"), "w+b")
         with far:
             try:
@@ -84,6 +86,7 @@ class SocketProcess:
             await self._gone.wait()
 
     async def _give_up(self, why: str, complaint: IO[bytes], error: Exception) -> None:
+        # Killed before the wait for its end, which otherwise might never come.
         self._kill()
         await self.gone()
         complaint.seek(0)
@@ -113,6 +116,7 @@ class SocketProcess:
     def _note_end(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)
         os.close(descriptor)
+        # Collected here and nowhere else; until then its id can't belong to another process.
         process.wait()
         self._gone.set()
         self._on_end()

@@ -109,6 +109,8 @@ class CommandWatch:
         self._pid = pid
         self._workspace = workspace
         self._bounds = bounds
+        # Taken before the command runs, since later nobody could separate its files from those that were
+        # there.
         self._before = _read_disk_state(workspace)
         self._beside = KernelMemory(PRIVATE_PLACES)
         self._crowded = False
@@ -124,10 +126,13 @@ class CommandWatch:
         bounds, use = self._bounds, usage(self._pid, launcher_io)
         self._lower(use.sessions)
         memory = use.memory_bytes
+        # The search for memory that nobody owns reads many tables, so it is only made while the processes
+        # alone are within the bound.
         if memory <= bounds.memory_bytes:
             memory += self._beside.charged(use.pids, bounds.memory_bytes - memory)
         if memory > bounds.memory_bytes or _is_memory_short():
             return Excess("memory_bytes", bounds.memory_bytes)
+        # Processes that end at once are counted for a moment, so a single look at the limit is no proof.
         was_crowded = self._crowded
         self._crowded = use.processes > bounds.processes - NEARLY
         if was_crowded and self._crowded:
@@ -184,6 +189,7 @@ def usage(pid: int, launcher_io: FileIO | None = None) -> Use:
             fields = Path(f"/proc/{child}/statm").read_bytes().split()
             stat = Path(f"/proc/{child}/stat").read_bytes().rpartition(b")")[2].split()
             written += _count_written(child, launcher_io)
+            # The counts belong to the first process only; for the others, their own files are read.
             launcher_io = None
         except OSError:  # it ended just now
             continue

@@ -100,6 +100,7 @@ class CommandChannel:
             ExecutionError: the input is closed.
         """
         written = 0
+        # Two writers would mix their pieces, since each may have to wait in the middle.
         async with self._writing:
             if self.window is not None:
                 await self._attached.wait()
@@ -131,6 +132,7 @@ class CommandChannel:
             done, _ = await asyncio.wait((ready,), timeout=max(0.0, deadline - loop.time()))
         finally:
             loop.remove_writer(descriptor)
+        # The input may have been closed meanwhile, and its number given to another file.
         return bool(done) and self._input == descriptor
 
     def end_input(self) -> None:
@@ -140,6 +142,7 @@ class CommandChannel:
 
     def close(self) -> None:
         """Write no more."""
+        # Wakes a writer that waits for a terminal which never came; it then finds the input closed.
         self._attached.set()
         descriptor, self._input = self._input, -1
         if descriptor >= 0:

@@ -141,11 +141,14 @@ def confine(plan: dict[str, Any]) -> None:
     Raises:
         OSError: the kernel refused a part of it, or the directory does not exist.
     """
+    # Before the file rules, because the largest process id is written to a file of /proc that they deny.
     _limit(plan)
     _call(_PRCTL, _SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     _restrict_files(plan["ruleset"], plan["rules"])
     _filter_calls(plan["filter"])
     os.chdir(plan["workdir"])
+    # Checked after the change of directory, by where it led: a link could be replaced between a check of the
+    # path and its use.
     here, top = os.getcwd(), plan["workspace"]
     if here != top and not here.startswith(top.rstrip("/") + "/"):
         raise PermissionError(1, "it leads outside the workspace", plan["workdir"])
@@ -179,8 +182,12 @@ def start(plan: dict[str, Any], terminal: int = -1) -> tuple[int, int]:
         _give_way()
         if terminal >= 0:
             _enter(terminal)
+        # Blocks until the launcher closes the other end: a command that began earlier could end before its
+        # start was reported.
         os.read(held, 1)
         for number in _IGNORED_BY_PYTHON:
+            # Python ignores these and a new program inherits that; a pipeline would then never end by a
+            # closed pipe.
             _SIGNAL(_LONG(number), None)
         os.execve(plan["command"][0], plan["command"], plan["environment"])  # noqa: S606 - no shell but its own
     finally:
@@ -260,6 +267,7 @@ def _open_counts() -> int:
 def main(plan: dict[str, Any], status_fd: int) -> NoReturn:
     """Confine this process, start the command and report."""
     os.set_inheritable(status_fd, False)
+    # Before hiding: afterwards the kernel gives these files to root, and this process could not open its own.
     counts = _open_counts()
     try:
         _hide()
@@ -272,4 +280,5 @@ def main(plan: dict[str, Any], status_fd: int) -> NoReturn:
         if terminal >= 0:
             os.close(terminal)
         wait(child, hold, status_fd, tuple(each for each in (ours, counts) if each >= 0))
+    # Not sys.exit: no cleanup of Python may delay the end of this process, which ends all others.
     os._exit(0)

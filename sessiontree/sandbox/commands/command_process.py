@@ -63,6 +63,8 @@ class OutputKeeper:
             self._head += data[:room]
             data = data[room:]
         self._tail += data
+        # Cutting at every piece would move the kept bytes each time; a command that writes byte by byte would
+        # make that quadratic.
         if len(self._tail) > 4 * self._half:
             del self._tail[: -self._half]
 
@@ -256,10 +258,16 @@ class CommandProcess:
             # Not a pipe: nobody inside could open a socket again, even if its descriptor were found.
             status, write_status = map(stack.enter_context, socket.socketpair())
             plan = _open_memory_file(stack, self._plan)
+            # Closed with the pipes, because a writer that still held the number could write to whatever file
+            # gets it next.
             stack.callback(self._channel.close)
             process = self._start(plan.fileno(), write_output.fileno(), write_status.fileno())
+            # While this process kept its copies open, neither the output nor the reports would ever come to
+            # an end.
             write_output.close()
             write_status.close()
+            # The exit is watched outside the reading: what a dead command wrote is still in the pipe, and is
+            # read when the inner block ends.
             with _watch_exit(process) as gone, self._listen(output.fileno(), status):
                 self._pid = process.pid
                 self._channel.started(process.pid)
@@ -267,8 +275,11 @@ class CommandProcess:
                     ended_for = await self._wait_until_over(process.pid, gone, began + timeout_s, status)
                 finally:
                     try:
+                        # Also after success: until the process is collected its id is not used again, so no
+                        # signal can reach another one.
                         await _end(process, gone)
                     finally:
+                        # From here on `kill` must not signal: the id may belong to a stranger.
                         self._pid = 0
         return self._describe_end(ended_for, time.monotonic() - began)
 
@@ -313,6 +324,8 @@ class CommandProcess:
         Before the command has started, no process inside can receive the signal.
         """
         window_s = self._cleanup_s()
+        # The start may have been reported since the last look, and only a command that has started can
+        # receive the signal.
         self._hear(status)
         if window_s > 0 and self._told.startswith(STARTED):
             self._asked = _signal_inner(pid, signal.SIGTERM)
@@ -337,6 +350,8 @@ class CommandProcess:
             self._hear(status)
             if excess := watch.find_excess(self._launcher_io):
                 return excess
+            # A command with very many processes makes each look slow; without this, looking would take the
+            # whole loop.
             pause_s = max(LOOK_EVERY_S, (time.monotonic() - began) / SHARE_OF_LOOKING)
         return None
 
@@ -349,6 +364,8 @@ class CommandProcess:
         finally:
             self._hear(status)
             for descriptor in (output, *([] if self._terminal is None else [self._terminal.fileno()])):
+                # The loop must not read from a descriptor that is read to its end here: each byte would go to
+                # one of the two, in any order.
                 self._listen_no_more(descriptor)
                 _read_all(descriptor, self._take)
             self._take(b"", last=True)
@@ -381,6 +398,8 @@ class CommandProcess:
         """Read what the first process inside has reported so far, and take what it opened for this one."""
         status.setblocking(False)
         with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            # Only the launcher can write here, but a bound costs nothing and keeps a broken one from filling
+            # the memory.
             while len(self._told) <= MAX_REPORT_BYTES:
                 data, opened, _, _ = socket.recv_fds(status, MAX_REPORT_BYTES, 2)
                 self._told += data
@@ -391,6 +410,7 @@ class CommandProcess:
     def _accept(self, opened: list[int]) -> None:
         """Take the descriptors that came with the report of the start: the terminal's, and the counts."""
         files = [self._opened.enter_context(FileIO(descriptor, "rb")) for descriptor in opened]
+        # The terminal comes before the counts; at most one is taken, so a second message can't replace it.
         if files and self._channel.window is not None and self._terminal is None:
             self._terminal = files.pop(0)
             self._listen_to(self._terminal.fileno())
@@ -409,6 +429,8 @@ class CommandProcess:
         head, tail, dropped = self._keeper.kept()
         if ended_for is not None and ended_for is not TIMED_OUT:
             return Finished("limit", None, signal.SIGKILL, head, tail, dropped, elapsed_s, *ended_for)
+        # Read only now: a killed launcher may have been cut in the middle of a line, which is no error if a
+        # bound was exceeded.
         report = read_report(self._told)
         if self._asked:
             return _describe_timeout(report, head, tail, dropped, elapsed_s)
@@ -467,6 +489,7 @@ def _watch_exit(process: subprocess.Popen[bytes]) -> Iterator[asyncio.Future[Non
     try:
         descriptor = os.pidfd_open(process.pid)
     except OSError as error:
+        # Without a descriptor of the process nothing would report its end, and nobody could bound it.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         raise ExecutionError(f"the command was not started: {error}") from error
@@ -497,7 +520,10 @@ async def _end(process: subprocess.Popen[bytes], gone: asyncio.Future[None]) -> 
             raise ExecutionError(
                 f"process {process.pid} was killed and still exists after {END_WITHIN_S:g} s"
             )
+    # It does not block: the descriptor has reported the end, so this only collects the process.
     process.wait()
+    # Raised only now: a caller that saw the cancellation while processes still ran would believe that the
+    # command is over.
     if cancelled is not None:
         raise cancelled
 

@@ -116,6 +116,8 @@ class CommandShell(RunningCommands):
             with self.hold(process):
                 finished = await process.run(timeout_s)
         finally:
+            # Also when the command failed or was cancelled: an absent protected place that it made would be
+            # obeyed outside the sandbox.
             put_back = seen.put_back()
         top = len(self._workspace.rstrip("/")) + 1
         return replace(finished, put_back=tuple(path[top:] for path in put_back)) if put_back else finished
@@ -139,6 +141,8 @@ class CommandShell(RunningCommands):
         check_variables(env)
         bwrap, here = find_bubblewrap(), require_machine()
         interpreter = get_running_interpreter()
+        # Resolved for each command, because what is on the way to a hidden place may have changed since the
+        # last one.
         hidden = [os.path.realpath(path) for path in self._hidden]
         if self._security == "full":
             program, programs = build_shell_words(command), list_program_folders(interpreter, self._workspace)

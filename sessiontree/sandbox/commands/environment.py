@@ -106,6 +106,7 @@ def make_fresh_environment(programs: Sequence[str], workdir: str, env: Mapping[s
         env: Checked variables of the call.
     """
     return {
+        # First, so that no variable of the call replaces one that is set below.
         **env,
         "PATH": ":".join(programs),
         "HOME": HOME,
@@ -200,6 +201,7 @@ def check_workspace(workspace: str) -> None:
 def list_program_folders(interpreter: Interpreter, workspace: str) -> tuple[str, ...]:
     """Return the directories that are searched for programs; the system's come before the workspace's."""
     if _is_beneath(interpreter.programs, workspace):
+        # A command can write here, so `ls` of an earlier command must not run in place of the system's.
         return (f"{STAND_IN}/bin", *SYSTEM_PATH, interpreter.programs)
     return (interpreter.programs, *SYSTEM_PATH)
 
@@ -236,6 +238,8 @@ def mount_words(
         path: ["--ro-bind", path, path] for path in seen.paths if _find_nearest(path, visible) == workspace
     }
     covers = {place: _cover(place) for place in hidden if _is_seen(place, visible)}
+    # A new name for a directory on the way would uncover the hidden place for the next command, so each is a
+    # mount of its own.
     pinned = {
         str(way): [bind, str(way), str(way)]
         for place in (
@@ -248,9 +252,11 @@ def mount_words(
         for way in PurePosixPath(place).parents
         if way != PurePosixPath(workspace) and _find_nearest(str(way), visible) == workspace
     }
+    # Covers come last: where a place is both visible and hidden, hidden wins.
     placed = {**pinned, **visible, **covers}
     words = [*NAMESPACES, "--proc", "/proc", "--dev", "/dev"]
     words += _mount_memory(SHARED_MEMORY, bounds.scratch_bytes // 4)
+    # Shallow places first: a later mount over a directory would cover the deeper ones made before it.
     for path in sorted(placed, key=lambda path: (path.count("/"), path)):
         words += placed[path]
     words += [word for link in _list_links() for word in link]
@@ -271,6 +277,7 @@ def _build_skill_words(skills: Mapping[str, str], hidden: Sequence[str]) -> list
     words: list[str] = []
     for folder, place in skills.items():
         if not any(_is_beneath(folder, each) or _is_beneath(each, folder) for each in hidden):
+            # The owner may remove a skill while the tree runs; a missing one must not stop every command.
             words += ["--ro-bind-try", folder, place]
     return words
 

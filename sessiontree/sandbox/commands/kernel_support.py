@@ -79,6 +79,7 @@ def read_level_in_force() -> Level:
         said = Level.parse(os.environ.get(LEVEL_VARIABLE, "none"))
     except ConfigError:
         return Level(0, False)
+    # The variable is only a claim, which any parent could set; the kernel decides.
     if not said.landlock or not _are_files_confined():
         return Level(0, False)
     return Level(said.landlock, said.seccomp and _has_filter())
@@ -153,6 +154,7 @@ def find_bubblewrap(searched: str = SEARCHED) -> str:
     path = shutil.which("bwrap", path=searched)
     if path is None:
         raise ConfinementUnavailable(f"bwrap is missing in {searched}", INSTALL)
+    # A failure is not kept: the owner may change the kernel's settings while this process runs.
     _try(path)
     return path
 

@@ -55,6 +55,7 @@ def fingerprint_named_files(
     command, workdir = arguments.get(member), arguments.get("workdir", ".")
     if not isinstance(command, str) or not isinstance(workdir, str):
         return ""
+    # Compared below with paths whose links are resolved; an unresolved one would put every file outside.
     workspace = os.path.realpath(workspace)
     start = os.path.normpath(os.path.join(workspace, workdir))  # noqa: PTH118 - no path is touched
     given = arguments.get("env")
@@ -110,6 +111,7 @@ class _Look:
 
     def _keep(self, path: str) -> bool:
         """Record what is at a path of the workspace; return whether it is a directory not seen before."""
+        # Several words and places lead to one path; a directory must not become a place to search twice.
         if path in self.found:
             return False
         known = _read_status(path)
@@ -125,6 +127,8 @@ class _Look:
         return False
 
     def _is_inside(self, path: str) -> bool:
+        # The cheap way first. A path that leads outside by its words may still lead inside by a link, so it
+        # is resolved then.
         if Path(os.path.normpath(path)).is_relative_to(self.workspace):
             return True
         return Path(os.path.realpath(path)).is_relative_to(self.workspace)
@@ -135,6 +139,8 @@ class _Look:
         for part in [each for each in pattern.split("/") if each]:
             if self.left < 0:
                 return []
+            # Bash treats two stars like this only if asked to; assuming it binds the approval to more files,
+            # never to fewer.
             if part == "**":
                 found = list(dict.fromkeys(inner for each in found for inner in self._walk_below(each)))
             elif _has_no_magic(part):
@@ -204,6 +210,8 @@ def _fingerprint_workspace(workspace: str, start: str, hidden: frozenset[str]) -
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
+                # Sorted, because a file system lists in any order and the digest must not depend on it; cut,
+                # because one directory may have millions of names.
                 rows = sorted(islice(entries, left + 1), key=lambda entry: entry.name)
         except OSError:
             continue
@@ -215,6 +223,8 @@ def _fingerprint_workspace(workspace: str, start: str, hidden: frozenset[str]) -
                 "bound to so many; name the files literally, or start the tree in a smaller directory"
             )
         for entry in rows:
+            # Commands can't see the former, and the writer's unfinished files come and go: counting them
+            # would withdraw approvals for nothing.
             if entry.path in hidden or entry.name.startswith(_UNFINISHED):
                 continue
             known = _read_status(entry.path, follow=False)

@@ -85,6 +85,7 @@ class RunningCommands:
         if channel is not None:
             channel.leave_turn = turn.leave
         try:
+            # The session may have left while this command waited for its turn; nobody would end it then.
             self._check_not_ended()
             return await run()
         finally:

@@ -105,6 +105,8 @@ def end_below() -> None:
 def main(plan_fd: int, status_fd: int) -> NoReturn:
     """Start the command and report."""
     os.set_inheritable(status_fd, False)
+    # Blocked before the fork: a command that ends at once would otherwise be noticed only by the next regular
+    # look.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
@@ -123,6 +125,7 @@ def main(plan_fd: int, status_fd: int) -> NoReturn:
         os.close(terminal)
     _send_start(status, ours)
     report = wait(child, status)
+    # Before the report: whoever reads it may rely on nothing of the command running any more.
     end_below()
     if report:
         status.sendall(f"{report}\n".encode())

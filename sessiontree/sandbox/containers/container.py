@@ -64,11 +64,14 @@ class Container:
         self._keeping = asyncio.create_task(self._keep(program))
         try:
             async with asyncio.timeout(self.spec.start_timeout_s):
+                # Shielded, because the time-out would cancel the future that the keeping task still sets.
                 await asyncio.shield(self._ready)
         except TimeoutError:
             await self.close()
             raise self._make_start_error(f"it was not ready after {self.spec.start_timeout_s:g} s") from None
         except BaseException:
+            # A caller that is cancelled while the container starts would otherwise leave it running with
+            # nobody to end it.
             await self.close()
             raise
 
@@ -88,6 +91,8 @@ class Container:
         try:
             async with started(program, self._words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
                 assert process.stdin and process.stdout and process.stderr  # noqa: S101 - pipes, as asked
+                # Read all the time: an engine that fills the pipe of its errors would stop there, and never
+                # report.
                 said = asyncio.create_task(process.stderr.read())
                 over = asyncio.create_task(self._wait_until_over(process, ready))
                 end = asyncio.create_task(self._end.wait())
@@ -96,6 +101,7 @@ class Container:
                     if not self._end.is_set():
                         self._note_end(process.returncode or 0, await said, ready)
                         return
+                    # The container's first process ends when its input does, so this is the request to end.
                     process.stdin.close()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(END_WITHIN_S):

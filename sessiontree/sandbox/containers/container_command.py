@@ -78,6 +78,7 @@ class MarkedOutput:
             self.code = int(found[1])
             kept, self._held = self._held[: found.start()], b""
         else:
+            # The report may arrive in two pieces; its first one must not be passed on as output.
             start = self._find_possible_end()
             kept, self._held = self._held[:start], self._held[start:]
         if kept:
@@ -242,6 +243,8 @@ class ContainerCommand:
             if self._asked:  # it has ended; what it started may not have
                 await self._signal("KILL")
             return
+        # A task, so that a second cancellation can't interrupt the signal half way and leave the command
+        # running.
         killed = asyncio.create_task(self._signal("KILL"))
         cancelled: asyncio.CancelledError | None = None
         deadline = time.monotonic() + GONE_WITHIN_S
@@ -286,6 +289,8 @@ class ContainerCommand:
     def _describe_end(self, why: str, elapsed_s: float) -> Finished:
         head, tail, dropped = self._keeper.kept()
         code = self._marked.code
+        # First, because a command that was ended for its output may still report an exit; the limit is what
+        # its caller must know.
         if why == _OUTPUT:
             return Finished(
                 "limit", None, signal.SIGKILL, head, tail, dropped, elapsed_s, _OUTPUT, self._output_bytes

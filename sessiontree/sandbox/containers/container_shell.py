@@ -139,6 +139,8 @@ class ContainerShell(RunningCommands):
                     await self._container(())  # the supervisor reports it once: here it is reported
                 raise
             finally:
+                # Also after a failure: whatever ended the command, the places that it may have changed decide
+                # what runs outside it.
                 put_back = seen.put_back()
         return replace(finished, put_back=self._make_relative(put_back)) if put_back else finished
 

@@ -162,6 +162,7 @@ def exec_words(name: str, workdir: str, env: Mapping[str, str], command: str, ma
         command: Argument of ``bash -c``, or of ``sh -c`` where the image has no bash.
         mark: Names the command.
     """
+    # The mark comes last, so that a call can't replace it and hide its processes from the signals.
     variables = {**env, MARK: mark}
     words = [word for each, value in variables.items() for word in ("--env", f"{each}={value}")]
     return ["exec", *words, name, "/bin/sh", "-c", WRAPPER, "sh", mark, command, workdir]
@@ -208,6 +209,8 @@ async def started(
     try:
         yield process
     finally:
+        # A cancelled caller must not leave the engine's program behind: it holds the pipes and a connection
+        # to the service.
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()

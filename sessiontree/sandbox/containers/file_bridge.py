@@ -80,6 +80,7 @@ class FileBridge:
         if self._writer is None or self._known is None:
             return ()
         refused = await asyncio.to_thread(self._take, await self._fetch_archive(), self._writer, self._known)
+        # After a refusal both sides differ in a way that no list holds; the next command compares everything.
         self._known = None if refused else await asyncio.to_thread(self._look)
         return refused
 
@@ -122,6 +123,8 @@ class FileBridge:
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             for member in archive:
                 path = _resolve_path(member)
+                # A link in the archive could lead anywhere when it is written, and a device or a pipe could
+                # block.
                 if not member.isreg() or path is None:
                     continue
                 found.add(path)

@@ -61,6 +61,7 @@ class JobOutput:
             data = data[room:]
         if not data:
             return
+        # A piece longer than the ring would overwrite its own beginning; only its end is written.
         skipped = max(0, len(data) - self._ring_bytes)
         begin = self.total_bytes + skipped
         self.total_bytes += len(data)
@@ -99,6 +100,8 @@ class JobOutput:
         data, begin = self.read(offset, limit)
         while data and len(data) < limit:
             more, at = self.read(begin + len(data), limit - len(data))
+            # Bytes between the beginning and the ring may be dropped; parts joined across that hole would be
+            # text that never was.
             if not more or at != begin + len(data):
                 break
             data += more

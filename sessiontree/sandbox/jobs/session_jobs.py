@@ -162,6 +162,7 @@ class JobTable:
         channel = CommandChannel(
             window=request.window,
             takes_input=request.takes_input,
+            # A lambda, because the job is made from the channel and does not exist yet.
             on_bytes=lambda data: job.take(data),
             on_start=lambda: job.changed.set(),
         )
@@ -244,6 +245,7 @@ class SessionJobs:
                 f"{', '.join(job.job_id for job in self._table.running)}"
             )
         limit_s = math.inf if request.timeout_s is None else request.timeout_s
+        # With no place in the background left, a command may only run while its caller waits, and ends then.
         limit_s = min(limit_s, wait_s) if is_full else limit_s
         job = self._table.add(request)
 
@@ -264,9 +266,13 @@ class SessionJobs:
         try:
             await _wait_for(job, task, None if is_full else max(wait_s, EARLY_END_S))
         except asyncio.CancelledError:
+            # The table forgets the job only after its process is gone; otherwise a command would run that no
+            # list shows.
             await _end(task)
             self._table.drop(job)
             raise
+        # The task can't end between this look and the next line: nothing is awaited in between, so the
+        # listener gets the beginning before the end.
         if not task.done():
             self._put_in_background(job)
             return job.view()
@@ -296,6 +302,7 @@ class SessionJobs:
             job.status, job.error = "failed", error
         job.ended_s = time.monotonic()
         job.changed.set()
+        # In the foreground the caller of the command has the result, and a notice would repeat it.
         if job.in_background and self._table.listener is not None:
             self._table.listener.on_job_ended(job.view(), "" if job.was_asked else _write_notice(job))
 
@@ -323,6 +330,8 @@ class SessionJobs:
         deadline = time.monotonic() + wait_s
         while job.status == "running" and job.output.total_bytes <= asked:
             left_s = deadline - time.monotonic()
+            # Cleared before waiting and after the condition was checked, without an await in between: no
+            # output can be missed.
             job.changed.clear()
             if left_s <= 0 or not await _is_set_within(job.changed, left_s):
                 break
@@ -358,6 +367,8 @@ class SessionJobs:
         """End a job with everything it started; returns once it has ended."""
         job = self._table.find(job_id)
         if job.task is not None and not job.task.done():
+            # Set before the cancellation, because the notice is written when the task ends, maybe before this
+            # function runs again.
             job.was_asked = True
             job.task.cancel()
             await asyncio.wait({job.task})
@@ -383,6 +394,7 @@ class SessionJobs:
 async def _wait_for(job: Job, task: asyncio.Task[None], wait_s: float | None) -> None:
     """Wait until a command has ended, or has run for so long; the time before its start does not count."""
     if wait_s is not None:
+        # A command that waits for its turn has not begun, and must not be sent to the background for that.
         while job.channel.identity is None and not task.done():
             job.changed.clear()
             changed = asyncio.create_task(job.changed.wait())
@@ -400,6 +412,8 @@ async def _end(task: asyncio.Task[None]) -> None:
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
+            # The first cancellation lets the command clean up; whoever cancels again does not want to wait
+            # for that.
             task.cancel()
 
 

@@ -63,6 +63,8 @@ class Turns:
         passed = 0
         while self.has_room() and passed < len(self._waiting):
             session = next(iter(self._waiting))
+            # Moved before it is asked: whether or not it takes the turn, the next session is asked then, so
+            # none can keep the others waiting.
             self._waiting.move_to_end(session)
             if session.admit_first():
                 passed = 0
@@ -88,6 +90,7 @@ class SessionTurns:
 
     def enter_at_once(self) -> bool:
         """Take a turn without waiting; return False if that is not possible now."""
+        # A newcomer may not overtake those that wait, nor those that have a turn and have not run since.
         if self._waiting or self._waking or not self._may_enter():
             return False
         self._take()
@@ -106,6 +109,7 @@ class SessionTurns:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it got its turn at the same moment
                 self._waking -= 1
+                # The turn was given between the cancellation and now; kept, it would be lost for good.
                 self.leave()
             elif turn in self._waiting:
                 self._waiting.remove(turn)

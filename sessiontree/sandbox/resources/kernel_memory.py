@@ -89,6 +89,8 @@ class KernelMemory:
         # What others give back meanwhile must not hide what the command takes.
         self._least = Amounts(*map(min, self._least, now))
         grown = Amounts(now.shared - self._least.shared, now.kernel - self._least.kernel)
+        # Reading the machine's table is cheap, searching all descriptors is not; most commands never get
+        # here.
         if grown.shared + grown.kernel <= room:
             return 0
         held = self._measure_held(processes, grown)
@@ -135,6 +137,7 @@ def _measure_descriptor(process: Path, name: str, seen: set[str]) -> Amounts:
             return Amounts(ANY, 0)
         if target in seen or not target.startswith(("socket:", "pipe:")):
             return Amounts(0, 0)
+        # Both ends of a pipe, and each copy of a descriptor, lead to the same buffer, which is charged once.
         seen.add(target)
         if target.startswith("pipe:"):
             return Amounts(0, max(LEAST_PIPE_BYTES, _read_setting("fs/pipe-max-size")))
