@@ -111,6 +111,8 @@ def check_reply(message: object, turn: int) -> AssistantMessage:
         ModelError: it is not a reply.
     """
     if (
+        # The exact type and not `isinstance`: a subclass of a program may have members that no journal can
+        # hold.
         type(message) is AssistantMessage
         and type(message.content) is tuple
         and all(map(_is_whole, message.content))
@@ -158,6 +160,8 @@ def make_failure(error: BaseException, session: str, said: str = "") -> ModelFai
         session: The session that asked.
         said: What the model had said before.
     """
+    # Something inside the model was cancelled, not the session; it must not look as if the session had been
+    # ended.
     if isinstance(error, asyncio.CancelledError):
         return ModelFailure("something it waited for was cancelled", said)
     message = getattr(error, "message", None)
@@ -167,6 +171,8 @@ def make_failure(error: BaseException, session: str, said: str = "") -> ModelFai
             return ModelFailure(text, said)
         frames = report_error(f"a model, asked by session {session},", error, text)
         return ModelFailure(text, said, raised="\n".join(frames))
+    # A refused key fails every session alike, so it counts as the provider's failure although it can't be
+    # repeated.
     concerns_all = isinstance(error, ModelKeyRefused)
     if concerns_all:  # whoever reads of it knows the kind
         message = f"{ModelKeyRefused.__name__}: {message}"
@@ -227,6 +233,7 @@ def _is_plain(arguments: Mapping[str, JsonValue]) -> bool:
     for key, value in arguments.items():
         if type(key) is not str:
             return False
+        # Python refuses to write a longer number in decimal, so it has no JSON form.
         if type(value) is int and value.bit_length() > MAX_INT_BITS:
             return False
         if type(value) not in _PLAIN and not (type(value) is float and math.isfinite(value)):

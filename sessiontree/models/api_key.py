@@ -54,6 +54,7 @@ class ApiKey:
         self._text = text
         self.name = name
         self._reference = reference or secrets.token_hex(16)
+        # Weak, so that a key's text does not outlive the model that holds it.
         _KEYS[self._reference] = self
 
     @classmethod
@@ -123,6 +124,7 @@ class ApiKey:
             if not _way:
                 raise ModelError("this process has no way to a provider's key; ask through the model gateway")
             try:
+                # In a thread, because the way may be a connection to the program, which blocks.
                 self._text = await asyncio.to_thread(_way[0], self._reference, self.name)
             except OSError as error:
                 raise ModelError(f"the program did not hand over a provider's key: {error}", True) from None
@@ -160,6 +162,7 @@ def get_key_text(reference: str) -> str | None:
 
 def is_key(text: str) -> bool:
     """Whether a text is a key that this process holds."""
+    # A copy, because a key can be collected during the loop, which changes the dictionary.
     return any(key._text == text.strip() for key in list(_KEYS.values()))  # noqa: SLF001 - of this module
 
 

@@ -75,6 +75,7 @@ async def stream_constrained(ask: Ask, request: ModelRequest) -> AsyncGenerator[
                 reader = None
                 yield piece
     finally:
+        # A caller may stop reading, and the endpoint would go on making a reply that nobody reads.
         await pieces.aclose()
     if reader is not None:
         for each in reader.end():
@@ -119,6 +120,7 @@ def constrain_request(request: ModelRequest) -> ModelRequest:
         tools=(),
         messages=constrain_messages(request.messages, has_tools=bool(tools)),
         result_schema=reply_schema(tools, request.result_schema, must_call=must_call),
+        # The schema carries the choice, and the endpoint is shown no tools that a choice could name.
         settings=request.settings.model_copy(update={"tool_choice": None}),
     )
 

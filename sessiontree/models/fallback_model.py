@@ -67,6 +67,8 @@ class FallbackModel:
         """
         failures: list[ModelError] = []
         now_s = asyncio.get_running_loop().time
+        # A stable sort: models keep the order of their owner, and those that failed lately come last but are
+        # still asked.
         for place in sorted(self._rests_until_s, key=lambda each: self._rests_until_s[each] > now_s()):
             has_begun = False
             pieces = await _stream_pieces(self.models[place], request)
@@ -74,6 +76,8 @@ class FallbackModel:
                 yield ModelPiece(self.models[place].name)
                 async with aclosing(pieces):
                     async for piece in pieces:
+                        # A name or a usage is not part of what was said, so another model may still replace
+                        # this one.
                         has_begun = has_begun or isinstance(piece, str | ThinkingPiece | CallPiece)
                         yield piece
             except ModelError as error:

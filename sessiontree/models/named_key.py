@@ -56,12 +56,14 @@ def read_named_key(name: str) -> str:
 def _read_file(path: Path) -> str:
     place = f"the key's file {str(path)!r}"
     try:
+        # Without waiting: a named pipe at this place would block the process until somebody writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:  # noqa: PTH123 - what was opened is what is checked
             status = os.fstat(descriptor)
             data = file.read(MAX_FILE_BYTES) if stat.S_ISREG(status.st_mode) else b""
     except OSError as error:
         raise ConfigError(f"{place} can't be read: {error.strerror}") from None
+    # Judged by what was opened, since the path could be replaced between a check and the reading.
     if status.st_uid not in {0, os.geteuid()}:
         raise ConfigError(f"{place} belongs to another user (id {status.st_uid}); use a file of your own")
     if status.st_mode & _OTHERS:

@@ -172,6 +172,7 @@ class StreamAssembler:
         """
         reason = self._stop
         if reason is None or reason in {"stop", "toolUse"}:
+            # Providers disagree about the reason of a reply with calls, so the calls themselves decide.
             reason = "toolUse" if self._last is not None else "stop"
         content = tuple([self._build_content(block, is_cut=reason in _CUT_SHORT) for block in self._blocks])
         self._emit(Done(reason))
@@ -226,6 +227,8 @@ class StreamAssembler:
             return
         self._count(len(text) + len(signature))
         last = self._blocks[-1] if self._blocks else None
+        # A signature ends a thought: text after it belongs to another one, which the signature does not
+        # cover.
         if not isinstance(last, _Thought) or (text and last.signature):
             last = _Thought()
             self._begin(last)
@@ -236,6 +239,8 @@ class StreamAssembler:
 
     def _take_call(self, piece: CallPiece) -> None:
         words = _dump_arguments(piece.arguments)
+        # Counted before the call is looked up: names and ids are a hostile server's, and no limit of
+        # arguments bounds them.
         self._count(
             len(words) + len(_read_text(piece.id, piece, "id")) + len(_read_text(piece.name, piece, "name"))
         )
@@ -251,6 +256,7 @@ class StreamAssembler:
             self._by_index[piece.index] = call
         if piece.id:
             self._by_id[piece.id] = call
+        # Watchers have already been shown the id and the name; a change now would make two calls of one.
         if not call.is_told:
             call.id = piece.id or call.id
             call.name = call.name or piece.name
@@ -262,12 +268,16 @@ class StreamAssembler:
                 self._emit(ToolCallDelta(call.place, words[:room]))
         if piece.ends and not call.has_ended:
             self._end(call)
+            # Only a call that nothing can change any more is reported early: one that broke off depends on
+            # how the reply ends.
             if call.name and call.found is not None and not call.found.closed:
                 self._tell(call, self._read(call, is_cut=False))
 
     def _find_call(self, piece: CallPiece) -> _Call | None:
         """Return the call that a piece belongs to, or None if it begins a new one."""
         if piece.index is not None:
+            # A list as an index would raise where it is looked up, which nobody would take for the model's
+            # fault.
             if not isinstance(piece.index, int):
                 raise ModelError(
                     f"a model streamed a CallPiece whose index is {piece.index!r:.200}, not an int or None; "
@@ -281,6 +291,7 @@ class StreamAssembler:
         else:
             call = self._last
             is_told_apart = False
+        # Servers use one index for several calls; another id is a new call, whatever the index says.
         if call is None or (piece.id and call.id and piece.id != call.id):
             return None
         if piece.name and call.name:
@@ -386,6 +397,7 @@ async def _assemble(pieces: Any, assembly: StreamAssembler) -> AssistantMessage:
         async for piece in pieces:
             assembly.take(piece)
             taken += 1
+            # A stream from memory never waits, and would keep all other sessions of this process waiting.
             if taken % PIECES_AT_ONCE == 0:
                 await asyncio.sleep(0)
     finally:

@@ -61,6 +61,7 @@ class Cassette:
             ConfigError: it can't be read, is not a cassette, or is of a later release; names the line.
         """
         try:
+            # Not `splitlines`: a model's text may hold other line separators, which JSON does not escape.
             lines = path.read_bytes().decode("utf-8", "surrogatepass").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cassette {path} can't be read: {error}") from None
@@ -87,12 +88,15 @@ class Cassette:
         models = {name: {"contextTokens": tokens} for name, tokens in sorted(self.models.items())}
         lines = [dump_readable({"cassette": VERSION, "models": models})]
         lines += [exchange.to_json() for exchange in self.exchanges]
+        # In the same directory, because only there can a rename replace the file in one step.
         draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
                 file.flush()
+                # Without it a crash of the machine could leave the new name with no content, and the old
+                # replies gone.
                 os.fsync(file.fileno())
             draft.replace(path)
         except BaseException:
@@ -120,6 +124,7 @@ def add_exchanges(
         OSError: the file can't be written; the earlier file is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # The directory and not the file: the file is replaced, and a lock on the replaced one excludes nobody.
     with _lock_directory(path.parent):
         cassette = Cassette.read(path) if path.exists() else Cassette()
         gone = {dump_readable(each) for each in replaced}

@@ -177,6 +177,8 @@ class RecordedModel:
                     yield piece
         except ModelError as error:
             failure = error
+        # Only here, after the reply's end: a reply that was interrupted raises something else and is not
+        # recorded.
         reply = encode_pieces(heard, redact)
         assert isinstance(seen, dict)  # noqa: S101 - of an object without secrets
         await self._save(Exchange(self.name, seen, reply, _encode_failure(failure, redact)))
@@ -198,6 +200,8 @@ class RecordedModel:
             self._writing = asyncio.Lock()
         async with self._writing:
             added, self._pending = self._pending, []
+            # Several replies end while one turn writes, and the next turn takes all of them in one rewrite of
+            # the file.
             if not added:
                 return  # another question's turn wrote it
             new = {_dump_question(each): {"model": each.model, "request": each.request} for each in added}
@@ -206,6 +210,7 @@ class RecordedModel:
             try:
                 await asyncio.to_thread(add_exchanges, self._path, sizes, added, replaced)
             except (OSError, ConfigError) as error:
+                # Kept in front, so that the next turn writes them in the order in which they were asked.
                 self._pending[:0] = added
                 raise ModelError(f"the reply can't be recorded in {self._path}: {error}") from None
             self._replaced |= new.keys()
@@ -217,6 +222,8 @@ class RecordedModel:
             ModelError: the file does not hold it.
         """
         asked = Redact().value(build_seen_request(request))
+        # Built at the first question and not when the file is read: a model is also made only to be sent
+        # elsewhere.
         found = self._by_question
         if found is None:
             assert self._cassette is not None  # noqa: S101 - it is replayed

@@ -51,6 +51,7 @@ def main() -> None:
     """Serve until the input closes."""
     order = json.loads(sys.stdin.buffer.readline())
     owner = os.getppid()
+    # The library prints to the standard output; on the copy only the one line of the answer is written.
     answers = os.dup(_OUTPUT)
     os.dup2(os.open(os.devnull, os.O_WRONLY), _OUTPUT)  # output that the library prints is not an answer
     try:
@@ -60,6 +61,8 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - whatever it is, the owner says it to a person
         answer = {"failed": f"{type(error).__name__}: {error}"}
     os.write(answers, json.dumps(answer).encode() + b"\n")
+    # Also the parent is watched, because a process that the parent forked may hold the other end of the input
+    # open.
     while "address" in answer and os.getppid() == owner:
         if select.select([_INPUT], [], [], GLANCE_S)[0]:
             break

@@ -84,12 +84,14 @@ class LocalModel:
         Raises:
             ModelError: it failed; ``retryable`` says whether asking again may help.
         """
+        # In a thread, because a start takes a second, and the lock may be held by another start.
         model = await self._ensure_model(await asyncio.to_thread(self.server.place, self))
         try:
             async with aclosing(model.stream(_make_repeatable(request))) as pieces:
                 async for piece in pieces:
                     yield self._own(_accept_end(piece) if _is_unbounded(request) else piece)
         except ModelError as error:
+            # Only a failure that may pass says something about the server; a refused question does not.
             if error.retryable:
                 self.server.suspect()
             raise
@@ -122,6 +124,8 @@ class LocalModel:
         )
         model.name = self.name  # the name in its failures
         self._model = (place, model)
+        # Closed after the new model is set: another question that comes while this one waits must not get the
+        # old connections.
         if held is not None:
             await held[1].close()
         return model

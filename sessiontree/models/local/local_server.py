@@ -124,6 +124,7 @@ class LocalServer:
         with self._lock:
             self._users.add(user)
             if self._place is None or not self._is_running():
+                # A server that has crashed or hangs still holds its pipes and maybe its memory.
                 self._end()
                 self._place = self._start_server()
             return self._place
@@ -164,6 +165,7 @@ class LocalServer:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                # The server needs no key of a provider, so it gets none of the variables that may hold one.
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PATH") if name in os.environ},
                 cwd="/",
                 start_new_session=True,
@@ -173,6 +175,7 @@ class LocalServer:
         self.starts += 1
         answer = self._answer_to(process, json.dumps(order).encode() + b"\n")
         address = answer.get("address", "")
+        # An address only says that it listens, and not that it can answer.
         if not address or not _is_well(address):
             self._end()
             raise ModelError(f"{self._name}: its server did not start: {_explain_end(answer, process)}", True)
@@ -200,6 +203,7 @@ class LocalServer:
             return
         assert process.stdin is not None and process.stdout is not None  # noqa: S101 - both are pipes
         with suppress(OSError):
+            # The program ends when its input does, so this is the request to end.
             process.stdin.close()
         try:
             process.wait(END_S)

@@ -97,9 +97,11 @@ class CallQueue:
             ModelUnreachable: the provider failed several times in a row; says when it will be tried again.
         """
         loop = asyncio.get_running_loop()
+        # Refused at once instead of waiting: a fallback model can be asked now.
         if self._rests_until_s is not None and loop.time() < self._rests_until_s:
             raise self._make_resting_error(loop.time())
         turn: asyncio.Future[bool] = loop.create_future()
+        # Also a question that could begin at once goes through the line, so that none overtakes another.
         self._waiting.append(turn)
         self._advance()
         if turn.done():
@@ -139,6 +141,7 @@ class CallQueue:
         now_s = asyncio.get_running_loop().time()
         self._rests_until_s = now_s + self._rest_s
         self._rest_s = min(2 * self._rest_s, MAX_REST_S)
+        # They would wait for a provider that does not answer, each until its own time is up.
         for turn in self._waiting:
             if not turn.done():
                 turn.set_exception(self._make_resting_error(now_s))
@@ -158,6 +161,7 @@ class CallQueue:
         self._paused_until_s = max(self._paused_until_s, now_s + min(seconds, MAX_PAUSE_S))
 
     def _advance(self) -> None:
+        # One timer at a time, for the first who waits; its time is computed again below.
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -177,6 +181,8 @@ class CallQueue:
                 return
             self._running += 1
             self._begun_s.append(now_s)
+            # Set with the admission, before anything is awaited: two questions must not both be the one that
+            # tries.
             self._is_trying = self._rests_until_s is not None
             self._waiting.popleft().set_result(self._is_trying)
 

@@ -96,6 +96,7 @@ def _is_own(part: Any) -> bool:
 def _read_replay(message: AssistantMessage, system: str) -> Any:
     """Return the provider's own form of a reply, or None if it may not go back or can't be read."""
     replay = message.replay_for(system)
+    # Our own blocks hold what was said, so a form that can't be read is no loss but that of signatures.
     if replay is None or replay.version != REPLAY_VERSION:
         return None
     try:
@@ -104,6 +105,7 @@ def _read_replay(message: AssistantMessage, system: str) -> Any:
         return None
     for part in response.parts:
         if isinstance(part, theirs.ToolCallPart) and isinstance(part.args, str):
+            # The arguments are text here, in which an escape can spell what no request can be encoded with.
             part.args = _repair_arguments(part.args)
     return response
 

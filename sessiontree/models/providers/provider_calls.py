@@ -112,7 +112,9 @@ class ProviderCalls:
             ModelError: it failed; ``retryable`` says whether asking again may help.
         """
         failure: ModelError
+        # Before the queue: a question that is refused for certain must not take a turn from another one.
         check_size(request, self._of)
+        # Kept now, because a generator may be closed from another task than the one that asked.
         task = asyncio.current_task()
         self._begin()
         try:
@@ -120,6 +122,7 @@ class ProviderCalls:
         except BaseException:
             await self._end()
             raise
+        # Until something is known: a caller that stops reading says nothing about the provider.
         ended: Ended = "unknown"
         try:
             async with self._stream(request) as stream:
@@ -139,6 +142,8 @@ class ProviderCalls:
             if failure.retry_after_s is not None:
                 self._queue.pause(failure.retry_after_s)
         finally:
+            # Before anything is awaited: a cancelled caller must give its turn back even if closing is
+            # interrupted.
             self._queue.leave(ended, tries=tries)
             try:
                 # Not every library closes the connection of a reply that is not read to its end.
@@ -162,11 +167,13 @@ class ProviderCalls:
         """Close the connections; if a question is in progress, the end of it does so."""
         if self._idle is not None:
             self._idle.cancel()
+        # A question in progress reads from these connections; its own end closes them.
         if not self._running:
             await self._http.aclose()
 
     def _begin(self) -> None:
         self._running += 1
+        # A question that begins while the timer is due must find its connections open.
         if self._idle is not None:
             self._idle.cancel()
 
@@ -180,6 +187,7 @@ class ProviderCalls:
             self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._let_go)
 
     def _let_go(self) -> None:
+        # Kept, because a loop holds only a weak reference to a task, and a collected one would close nothing.
         self._closing = asyncio.ensure_future(self.close())
 
     async def _note(self, response: Any) -> None:
@@ -243,6 +251,8 @@ class ProviderCalls:
             yield ModelPiece(f"{provider.name}:{response.model_name}")
         spelt = (response.provider_details or {}).get("finish_reason")
         reason = _STOPS.get(response.finish_reason) or _SPELT.get(str(spelt).lower())
+        # A library may call a reply incomplete that was cut on purpose; those two reasons are an end of their
+        # own.
         is_whole = response.state == "complete" or reason in {"length", "refusal"}
         if reason is None or not is_whole:
             end = response.finish_reason or spelt or response.state
@@ -265,6 +275,7 @@ def share_calls(model: ProviderModel, key: str | None) -> ProviderCalls:
     the round trips of its handshake.
     """
     loop = asyncio.get_running_loop()
+    # The digest in place of the key, so that no table of this process shows the key.
     place = (model.identity, None if key is None else sha256(key.encode()).hexdigest())
     calls = _SHARED.get(loop, {}).get(place)
     if calls is None or calls.is_closed:
@@ -276,6 +287,7 @@ def share_calls(model: ProviderModel, key: str | None) -> ProviderCalls:
 
 def _forget_closed() -> None:
     """Drop loops that have ended, and connections that are closed."""
+    # A copy, because entries of loops that have ended are removed on the way.
     for loop, here in list(_SHARED.items()):
         if loop.is_closed():
             del _SHARED[loop]
@@ -345,6 +357,7 @@ def _make_client(model: ProviderModel) -> AsyncClient:
     """
     timeout = Timeout(model.timeouts.between_s, connect=model.timeouts.connect_s)
     certificates = _read_certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    # A proxy of the environment would resolve this address on its own machine and get the conversation.
     is_here = _is_of_this_machine(model.base_url)
     return AsyncClient(
         verify=certificates,

@@ -65,6 +65,7 @@ def convert_failure(error: Exception, model: ProviderModel) -> ModelError:
     text = f"{model.name}: {cut_text(said, MAX_SAID_CHARS)}"
     if is_overflow:
         return ContextOverflow(text)
+    # Providers answer 404 also to a key that may not use the model, so both are named.
     if getattr(error, "status_code", None) == MISSING:
         return ModelKeyRefused(f"{text}; check the model's name, and that the key may use it")
     if isinstance(error, theirs.ModelRequestRejectedError | theirs.ModelQuotaExceededError):
@@ -117,6 +118,7 @@ def _is_passing(status: int) -> bool:
 
 def _extract_reason(error: Exception) -> str:
     """Return the provider's own description of the failure, if there is one."""
+    # The provider's own words come first: the library's text repeats the whole body around them.
     body = getattr(error, "body", None)
     status = getattr(error, "status_code", None)
     said = ""

@@ -271,6 +271,7 @@ class ProviderModel:
         They are closed once no equal model holds them and no question is in progress.
         """
         held = self._calls
+        # Connections of another loop can't be closed from this one.
         if held is not None and held[0] is asyncio.get_running_loop():
             self._calls = None
             await held[1].release()
@@ -279,7 +280,10 @@ class ProviderModel:
         loop = asyncio.get_running_loop()
         if self._calls is None or self._calls[0] is not loop or self._calls[1].is_closed:
             text = None if self.key is None else await self.key.text()
+            # In a thread: the loop would stop for a second, and all sessions of this process with it.
             calls = await asyncio.to_thread(load, _CALLS)  # a second of work, once
+            # Checked again: two first questions wait here at the same time, and connections of the earlier
+            # one must not be lost.
             if self._calls is None or self._calls[0] is not loop or self._calls[1].is_closed:
                 self._calls = (loop, calls(self, text))
         return self._calls[1]
@@ -313,6 +317,7 @@ def _resolve_address(given: str | None, provider: Provider) -> str:
     address = given or provider.url
     if not isinstance(address, str):
         raise ConfigError(f"{place} is {address!r}; give an address such as {_EXAMPLE!r}")
+    # A password in an address would appear in errors and in the model's `repr`.
     if "@" in address:  # nor is it shown
         raise ConfigError(f"{place} holds a user or a password; give the key as api_key")
     if "?" in address or "#" in address:
@@ -338,6 +343,7 @@ def _find_key(given: str | None, place: str | None, provider: Provider, *, named
         return ApiKey.given(given, "api_key")
     if place is not None:
         return ApiKey.named(place, "key")
+    # The variable's key belongs to the provider, and must not be sent to any address that somebody names.
     if named:
         return None
     key = ApiKey.from_environment(*provider.key_variables)

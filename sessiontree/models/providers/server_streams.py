@@ -26,6 +26,8 @@ class _ChatStream(OpenAIStreamedResponse):  # type: ignore[misc]  # its library 
     def _add_usage(self, usage: RequestUsage, *, reported: bool, cumulative: bool = False) -> None:
         """Record the usage of a chunk: the last one of a stream counts."""
         if reported:
+            # Counted as a running total: some servers send the whole usage with every chunk, and a sum would
+            # charge it many times.
             super()._add_usage(usage, reported=True, cumulative=True)
 
     def _validate_response(self) -> AsyncIterator[ChatCompletionChunk]:
@@ -35,6 +37,7 @@ class _ChatStream(OpenAIStreamedResponse):  # type: ignore[misc]  # its library 
 async def _repair_chunks(chunks: Any) -> AsyncIterator[ChatCompletionChunk]:
     calls = _OpenCalls()
     async for chunk in chunks:
+        # Only the first choice: pydantic-ai reads no other, and the last chunk of some servers has none.
         for choice in (chunk.choices or ())[:1]:
             if choice.delta is None:
                 choice.delta = ChoiceDelta()

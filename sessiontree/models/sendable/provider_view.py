@@ -130,8 +130,11 @@ class CallIds:
         times = self._times[own] = self._times.get(own, 0) + 1
         form = own
         attempt = 0
+        # A digest can be an id that the conversation already has, since a model may give any id; so it is
+        # tried again.
         while form in self._own or not self._grammar.fits(form):
             attempt += 1
+            # How often the id was used is part of it: the same id in two replies must give two forms.
             words = f"{times}.{attempt}.{own}"
             form = self._grammar.make(hashlib.sha256(words.encode("utf-8", "surrogatepass")).digest())
         self._own[form] = own
@@ -219,6 +222,7 @@ def pair_calls(messages: Sequence[Message]) -> tuple[Sequence[Message], Repairs]
         if not groups:
             dropped += 1
             continue
+        # The nearest reply first, because a provider may use an id again after it was answered.
         found = groups[-1].pop()
         if not groups[-1]:
             groups.pop()
@@ -308,6 +312,8 @@ class ProviderView:
             What was repaired in the whole conversation; nothing if the new messages are in order.
         """
         overtaken = base < len(self._given)
+        # The conversation goes on from an earlier message than it did before; what came after that no longer
+        # counts.
         if overtaken:
             del self._given[base:]
         self._given.extend(messages)
