@@ -73,6 +73,8 @@ class Elicitation:
             ExecutionError: it wants something that no person can be asked.
         """
         found = cls(server, dict(wanted.requests), wanted.state)
+        # A hostile server could otherwise ask a person without an end, and the state of it goes into the
+        # journal.
         if len(found.requests) > MAX_REQUESTS:
             raise ExecutionError(f"the MCP server {server} asks {len(found.requests)} things at once")
         for request in found.requests.values():
@@ -156,8 +158,10 @@ class Elicitation:
         for part, answer in zip(self._open_parts(), answers, strict=False):
             said: Any = answer
             chosen, text = list(said["chosen"]), str(said["text"])
+            # An earlier answer of this round has ended the whole request, so its other members need no value.
             if part.key in ends:
                 continue
+            # First, because a person who declines must not fail on a value that does not fit.
             if DECLINE in chosen or CANCEL in chosen:
                 ends[part.key] = "decline" if DECLINE in chosen else "cancel"
             elif not part.member:
@@ -200,6 +204,7 @@ def _build_whole_question(title: str, head: str, params: Mapping[str, Any]) -> Q
     url = params.get("url")
     if isinstance(url, str):
         host = urlsplit(url).hostname or "an unknown host"
+        # The host is named alone, because a long address can hide where it leads.
         head = f"{head}\nIt wants you to open a page of {host}. Nothing opens it for you: {url}"
     labels = (ACCEPT if url is None else DONE, DECLINE, CANCEL)
     options = tuple(QuestionOption(label=label) for label in labels)
@@ -247,6 +252,8 @@ def _are_labels(labels: Sequence[str]) -> bool:
     return (
         all(label.strip() and len(label) <= MAX_LABEL_CHARS for label in labels)
         and len(set(labels)) == len(labels)
+        # A server could name one of its values like a refusal, and a person's refusal would then be read as
+        # that value.
         and not {DECLINE, CANCEL, LEFT_OUT} & set(labels)
     )
 

@@ -34,6 +34,7 @@ async def read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
         FrameFault: what came is not a frame.
     """
     length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
+    # Before reading: the announced length is what the other side would have this one keep in memory.
     if length > MAX_FRAME_BYTES:
         raise FrameFault(f"a message of {length:,} bytes was announced")
     data = await reader.readexactly(length)

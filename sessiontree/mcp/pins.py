@@ -51,6 +51,7 @@ class PinnedTool(StrictSettings):
             claimed = PermissionTier.WORKSPACE
         if self.is_destructive:
             claimed = PermissionTier.SYSTEM
+        # A server's words can only raise the tier: one that calls a destructive tool harmless gains nothing.
         return max(owners, claimed)
 
 
@@ -83,6 +84,8 @@ def pin_listed_tools(listed: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Pin
     for row in listed:
         name = str(row.get("name", ""))[:MAX_NAME_CHARS]
         if name in found or name in refused:
+            # Both are refused: which of the two a server runs by that name is not known, so neither can be
+            # accepted.
             found.pop(name, None)
             refused[name] = "two tools have this name"
             continue
@@ -110,6 +113,8 @@ def _find_fault(row: Mapping[str, Any]) -> str:
             continue
         if not isinstance(schema, dict):
             return f"the schema of its {key} is not an object"
+        # Every question of every session carries the schemas of its tools, so one server could fill a model's
+        # context.
         if len(json.dumps(schema)) > MAX_SCHEMA_CHARS:
             return f"the schema of its {key} has more than {MAX_SCHEMA_CHARS:,} characters"
     return ""

@@ -65,11 +65,14 @@ class ServerConnection:
             ExecutionError: the server can't be reached, lists another tool by that name, or was lost.
             Timeout: no reply came in time.
         """
+        # Counted before the connection is awaited, so that calls that wait for a start are bounded, too.
         if self._calls >= MAX_CALLS:
             raise ExecutionError(f"{MAX_CALLS} calls of the MCP server {self.reached.name} run; try later")
         self._calls += 1
         try:
             process = await self._connect()
+            # After connecting, which may have brought a new listing: what is called must be what the owner
+            # accepted.
             self._check_unchanged(tool)
             order: dict[str, JsonValue] = {"tool": tool.name, "arguments": dict(call.arguments)}
             if call.given is not None:
@@ -77,6 +80,8 @@ class ServerConnection:
             answer = await process.call(order, call.limit_s)
         finally:
             self._calls -= 1
+        # Only a reply counts as success: a server that starts and then fails each call would be restarted
+        # without a pause.
         self._failures = 0
         return self._reply_in(answer)
 
@@ -116,6 +121,7 @@ class ServerConnection:
             process.kill()
             self._note_failure(f"the MCP server {self.reached.name} can't be used: {error}")
             raise ExecutionError(self._why) from error
+        # The pool is closed while the server starts; nobody else knows this process.
         except asyncio.CancelledError:
             process.kill()
             raise
@@ -200,11 +206,13 @@ class ServerPool:
         try:
             return await calling
         except asyncio.CancelledError:
+            # The call was dropped by its session, and not the task that waits for it.
             if calling.cancelled():
                 raise ExecutionError(f"the call of the MCP server {call.server} was dropped") from None
             calling.cancel()
             raise
         finally:
+            # The same key may have been called again meanwhile; that newer call must stay.
             if self._calls.get((tree_id, key)) is calling:
                 del self._calls[tree_id, key]
 
@@ -245,6 +253,7 @@ class ServerPool:
         for calling in tuple(self._calls.values()):
             calling.cancel()
         self._trees.clear()
+        # Taken out first: a call that comes during the closing must not get a connection that ends.
         connections, self._connections = list(self._connections.values()), {}
         async with asyncio.TaskGroup() as group:
             for each in connections:

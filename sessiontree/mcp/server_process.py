@@ -126,6 +126,7 @@ class ServerProcess:
                     self.shown(str(message["open"]))
                 else:
                     found.append(message)
+            # Only after the first answer: two readers of one stream would share its bytes.
             self._do(self._listen(reader))
 
         try:
@@ -184,6 +185,7 @@ class ServerProcess:
             self._drop(number)
             raise
         finally:
+            # After a drop the number belongs to the confirmation, which still has to arrive.
             if self._asked.get(number) is asked:
                 del self._asked[number]
 
@@ -197,6 +199,7 @@ class ServerProcess:
         if not isinstance(error, dict) or error.get("kind") not in {"lost", "gone"}:
             return
         reason = str(error.get("reason", ""))
+        # "gone" concerns one call that a restart has lost; only "lost" is the end of the connection.
         if error["kind"] == "lost":
             self._end(reason)
             self.kill()
@@ -205,6 +208,7 @@ class ServerProcess:
     def _drop(self, number: int) -> None:
         """Have a call dropped; a process that does not confirm it is stuck, and is ended."""
         if self._writer is not None and not self._over:
+            # In place of the call, so that a late reply counts as the confirmation: the process reacts.
             self._asked[number] = confirmed = asyncio.get_running_loop().create_future()
             self._writer.write(encode_frame({"cancel": number}))
             self._do(self._await_drop(number, confirmed))
@@ -229,6 +233,7 @@ class ServerProcess:
                 await self._process.gone()
         self.kill()
         await self._process.gone()
+        # A copy, because a task that ends removes itself from the set.
         for task in tuple(self._work):
             task.cancel()
 
@@ -252,12 +257,14 @@ class ServerProcess:
         self._end("its process has ended")
 
     def _end(self, reason: str) -> None:
+        # The end is reported once: the reader, a drop and the process's own end may all notice it.
         if self._over:
             return
         self._over = True
         if self._writer is not None:
             self._writer.close()  # the process then ends the server gently, and itself
         for asked in self._asked.values():
+            # A caller that was cancelled has closed its future already, and a second result would raise here.
             if not asked.done():
                 asked.set_exception(make_lost_call_error(self._name, reason))
         self._on_end(reason)
@@ -281,6 +288,7 @@ class ServerProcess:
         except FrameFault as error:
             reason = f"it sent something that is not an answer: {error}"
         self._end(reason)
+        # A process that no longer speaks may still run, and its server with it.
         self.kill()
 
     def _do(self, work: Any) -> None:
@@ -296,6 +304,7 @@ async def start_server(reached: ReachedServer, process: ServerProcess) -> Server
         ConfinementUnavailable: this machine can't confine the server.
         ServerUnavailable: it can't be connected to.
     """
+    # In a thread: whether bubblewrap works here is tried once, and that takes a while.
     placed = await asyncio.to_thread(confine, reached) if reached.confine else reached
     return await process.start({"do": "connect", **placed.to_order()}, reached.connect_s)
 

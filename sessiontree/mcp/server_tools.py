@@ -88,6 +88,8 @@ class ServerTool(RawTool):
     def _take(self, asked: Elicitation, answers: tuple[JsonValue, ...]) -> InputResponses:
         """Return the responses once all are there; else ask for the rest."""
         after = asked.take(answers)
+        # Nothing is sent before all answers are there, because a server takes the responses of a round
+        # together.
         if not after.is_complete:
             raise InputNeeded(after.questions(), after.to_state())
         return InputResponses(after.responses(), after.state)
@@ -141,6 +143,7 @@ def make_tools(
         called = tool_name(name, each.name)
         if called in taken:
             digest = hashlib.sha256(f"{name}\0{each.name}".encode()).hexdigest()[:8]
+            # A digest of both names: a number would change with what other servers list.
             called = f"{called[:55]}_{digest}"
         try:
             tool = ServerTool(name, settings, each, called)

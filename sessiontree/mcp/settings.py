@@ -80,6 +80,7 @@ class McpServer(StrictSettings):
             parts = urlsplit(url)
             if parts.scheme not in {"http", "https"} or not parts.hostname:
                 raise ValueError("give an address such as https://example.com/mcp")
+            # The address is part of errors and of what the owner is shown, and headers are not.
             if parts.username or parts.password:
                 raise ValueError("give a name and a password in headers, not in the address")
         return url
@@ -205,6 +206,7 @@ def read_server_file(text: str, place: str) -> dict[str, McpServer]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
+        # Neither the text nor the cause is shown: the file may hold keys.
         raise ConfigError(f"{place} is not valid JSON: {type(error).__name__}") from None
     servers = value.get("mcpServers") if isinstance(value, dict) else None
     if not isinstance(servers, dict):

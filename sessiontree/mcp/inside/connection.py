@@ -88,6 +88,8 @@ class OwnedConnection:
                 await over.wait()
             finally:
                 self._listing.cancel()
+                # Calls that wait inside the server would never end: nobody can answer them on another
+                # connection.
                 for held in [*self._running, *self._held.values()]:
                     held.task.cancel()
 
@@ -99,6 +101,7 @@ class OwnedConnection:
         """
         state = order.get("state")
         if isinstance(state, str) and state.startswith(HELD_PREFIX):
+            # Taken out, so that one answer is given once, also if the same call comes twice.
             held = self._held.pop(state, None)
             if held is None:
                 raise CallFailed("gone", "the server that asked was restarted; the call is gone")
@@ -125,6 +128,7 @@ class OwnedConnection:
             question.cancel()
         token = f"{HELD_PREFIX}{secrets.token_hex(16)}"
         self._held[token] = held
+        # A person may never answer, and the server would hold its call until it ends.
         asyncio.get_running_loop().call_later(HELD_S, self._give_up, token)
         return {"input": {"requests": {"1": request}, "state": token}}
 
@@ -164,6 +168,7 @@ class OwnedConnection:
             if result.input_requests:
                 return {"input": {"requests": _dump_requests(result), "state": result.request_state}}
             state, responses = result.request_state, None
+            # The pause grows, because a server that wants the call again at once would keep both sides busy.
             await asyncio.sleep(min(0.05 * 2**round_number, 1.0))
         raise CallFailed("server", f"it wanted the call again {MAX_STATE_ROUNDS} times without a question")
 
@@ -189,6 +194,7 @@ class OwnedConnection:
         """Tell the parent the tools each time that the server says that they have changed."""
         while True:
             await self._has_changed.wait()
+            # Cleared before the listing: a change that comes while it runs needs another one.
             self._has_changed.clear()
             try:
                 rows = await self._list()

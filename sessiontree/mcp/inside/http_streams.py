@@ -37,6 +37,7 @@ class StoredTokens(httpx2.Auth):
         """Send a request with the tokens; refresh them once if they are refused."""
         stored = await asyncio.to_thread(self._place.read)
         used = _get_token(stored)
+        # Refreshed in advance, which saves a request that the server would refuse.
         if stored is not None and _is_old(stored):
             refreshing = self._refresh(used)
             answer: httpx2.Response | None = None
@@ -52,6 +53,7 @@ class StoredTokens(httpx2.Auth):
         while (asked := await _step(refreshing, answer)) is not None:
             answer = yield asked
         now = _get_token(await asyncio.to_thread(self._place.read))
+        # The refresh gave nothing new, so a second attempt would be refused as well.
         if not now or now == used:
             self.needs_login = True
             return
@@ -65,10 +67,13 @@ class StoredTokens(httpx2.Auth):
         A refusal keeps the registration and the tokens: a person's next login uses the registration again.
         """
         lock = self._place.locked()
+        # In a thread, because another process may hold the lock for as long as its server takes to answer.
         await asyncio.to_thread(lock.__enter__)
         try:
             stored = await asyncio.to_thread(self._place.read)
             tokens = {} if stored is None else stored.get("tokens") or {}
+            # Many servers accept a refresh token once: a second use of it would end the login of both
+            # processes.
             if stored is None or _get_token(stored) != used or not tokens.get("refresh_token"):
                 return
             response = yield _refresh_request(stored, tokens["refresh_token"])
@@ -76,6 +81,7 @@ class StoredTokens(httpx2.Auth):
                 return
             given = json.loads(await response.aread())
             if isinstance(given, dict) and isinstance(given.get("access_token"), str):
+                # The earlier members stay, since a server need not send the refresh token again.
                 renewed = {**tokens, **given}
                 expires = _compute_expiry(renewed)
                 await asyncio.to_thread(
@@ -140,6 +146,7 @@ class HttpStreams:
         self._url = url
         self._headers = dict(headers)
         is_own = any(name.lower() == "authorization" for name in headers)
+        # An owner who gives the header decides alone what is sent; stored tokens would replace it.
         self._auth = None if is_own or not tokens else StoredTokens(TokenPlace(tokens, url))
 
     @property

@@ -74,6 +74,8 @@ class _Login:
             given = parse_qs(urlsplit(line[1]).query) if len(line) > 1 else {}
             writer.write(_PAGE)
             await writer.drain()
+            # Any page can make a browser call this port; the first answer counts, and the library checks its
+            # state.
             if "code" in given and not self.returned.done():
                 values = {key: given[key][0] for key in ("code", "state", "iss") if key in given}
                 self.returned.set_result(AuthorizationCodeResult(**values))
@@ -135,6 +137,7 @@ async def log_in(url: str, tokens: str, show: Show) -> None:
         "tokens": login.tokens.model_dump(mode="json", exclude_none=True),
         "expires_at": None if login.tokens.expires_in is None else time.time() + login.tokens.expires_in,
     }
+    # A connection of another process may refresh the earlier tokens at this moment.
     with place.locked():
         place.write(value)
 

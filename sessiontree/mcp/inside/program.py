@@ -72,6 +72,7 @@ class ConnectionOrders:
         elif not owner.done():
             await asyncio.wait({owner}, timeout=SETTLE_S)  # its own error says more
         owner.cancel()
+        # The owner opens and closes everything itself, so nothing may be torn down before it has ended.
         await asyncio.wait({owner})
         for task in (listening, *ends, *self._calls.values()):
             task.cancel()
@@ -98,6 +99,7 @@ class ConnectionOrders:
         task = self._calls.get(number)
         if task is not None:
             task.cancel()
+        # Confirmed also for a call that is unknown here: its reply and the cancellation may have crossed.
         await self._tell({"id": number, "cancelled": True})
 
     async def _call(self, connection: OwnedConnection, number: int, order: dict[str, Any]) -> None:
@@ -110,6 +112,8 @@ class ConnectionOrders:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the library raises is this call's failure
             answer = {"error": {"kind": "failed", "reason": _describe_error(error)[:REASON_CHARS]}}
+        # Before the answer is sent: a cancellation that comes from here on finds no call, and can't stop the
+        # answer.
         self._calls.pop(number, None)
         with suppress(OSError):
             try:

@@ -67,6 +67,8 @@ class ServerStreams:
             cwd=self._cwd,
             env=self._env,
             limit=MAX_LINE_BYTES,
+            # A group of its own, so that what the server starts ends with it, and the parent's signals do not
+            # reach it.
             start_new_session=True,
             preexec_fn=die_with_parent(os.getpid()),
         )
@@ -78,6 +80,8 @@ class ServerStreams:
         try:
             yield inbox, outbox
         finally:
+            # Before the tasks: they read until the process has ended, so a full pipe can't keep it from
+            # ending.
             await self._end(process)
             for task in work:
                 task.cancel()
@@ -101,6 +105,8 @@ class ServerStreams:
                     self.fault = "its process has ended"
                 except asyncio.LimitOverrunError:
                     self.fault = f"it wrote a line of more than {MAX_LINE_BYTES:,} bytes"
+                # Programs print to their standard output in spite of the protocol; a few such lines are no
+                # reason to fail.
                 except ValueError:
                     garbage += 1
                     if garbage > MAX_GARBAGE:
@@ -130,12 +136,14 @@ class ServerStreams:
         if process.stdin is not None:
             process.stdin.close()
         ended = asyncio.ensure_future(process.wait())
+        # The protocol's own way comes first: a server whose input has closed ends by itself.
         for sent in (None, signal.SIGTERM):
             if sent is not None:
                 _signal_group(process.pid, sent)
             done, _ = await asyncio.wait({ended}, timeout=EXIT_S)
             if done:
                 break
+        # Also after a gentle end, because a child of the server may have stayed in the group.
         _signal_group(process.pid, signal.SIGKILL)
         await ended
 
@@ -145,6 +153,7 @@ def die_with_parent(parent: int) -> Callable[[], None]:
 
     def begin() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        # The parent may have ended before the request reached the kernel, which would then never signal.
         if os.getppid() != parent:
             os._exit(1)
 

@@ -41,6 +41,8 @@ class TokenPlace:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         key = f"{value.get('issuer')}\0{value.get('resource')}"
         place = self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+        # Private from its first byte: tokens must not be readable even between making the file and limiting
+        # it.
         new = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
         with os.fdopen(descriptor, "w") as file:
@@ -48,7 +50,10 @@ class TokenPlace:
             file.flush()
             os.fsync(file.fileno())
         earlier = self._find()
+        # Replaced in one step, because readers take no lock.
         new.replace(place)
+        # The same address may have another issuer now, and of two files the name would decide which one is
+        # read.
         if earlier is not None and earlier[0] != place:
             earlier[0].unlink(missing_ok=True)
 
