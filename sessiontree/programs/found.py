@@ -83,6 +83,8 @@ def build_confined_command(found: FoundInterpreter) -> list[str]:
     real = interpreter.real_program
     places = list(find_library_places(_IMPORTED))
     library = {str(Path(place).parent) for place in places}
+    # Everything is hidden and single places are allowed: a new secret on this machine is then hidden by
+    # itself.
     words = [real, "-I", "-S", "-B", str(Path(jail.__file__).resolve()), "--hide", "/", "--no-sockets"]
     places += _find_copies(library)
     for place in (*_SYSTEM, *_list_library_folders(real), real, found.binary, str(_INSIDE), *places):

@@ -54,6 +54,7 @@ class _InterpreterLines(asyncio.Protocol):
                 self._parts, self._length = [part], len(part)
         except (ValueError, KeyError, TypeError, RecursionError):
             self._lost()  # what it says makes no sense, so nothing of it is believed any more
+        # Checked with each piece: a line without an end would be kept in memory as long as it grows.
         if self._length > MAX_LINE_BYTES:
             self._lost()
 
@@ -144,6 +145,7 @@ class InterpreterProcess:
         told = json.loads(line)
         if not self._ready.is_set():
             self._ready.set()
+        # Removed by its first answer; what a process says to an order a second time is not believed.
         elif (hear := self._asked.pop(told["order"], None)) is not None:
             hear(told)
 
@@ -154,6 +156,7 @@ class InterpreterProcess:
     def _fail(self, why: str) -> None:
         self._is_over = True
         self._ready.set()
+        # Taken out first, because a hearer may give an order at once, or end the process again.
         asked, self._asked = self._asked, {}
         for hear in asked.values():
             hear(InterpreterEndedError(why))
@@ -163,6 +166,7 @@ class InterpreterProcess:
     def end(self) -> set[ProcessIdentity]:
         """Kill it and all that it started; return the processes that are ending."""
         pid = self._process.pid
+        # Looked up before the end: afterwards the processes below it could not be found.
         own = None if pid is None else find_process_identity(pid)
         self._fail("the session has left")
         if own is None:

@@ -14,6 +14,8 @@ ALWAYS: Final = """
 import asyncio
 """
 
+# A race withdraws the children that still run, by their group. Any other fan-out that stops waits for them,
+# so that each of them has an outcome.
 CHILDREN: Final = """
 def _outcome_of(report, has_schema):
     status = report["status"]

@@ -48,6 +48,7 @@ def digest_of_answers(answers: Sequence[CallResolved]) -> str:
     """Return a digest of answers and their order."""
     digest = hashlib.sha256()
     for each in answers:
+        # The length is part of the digest, so that no two lists of answers have the same text in a row.
         text = each.message.text.encode("utf-8", "surrogatepass")
         digest.update(f"{each.key} {each.outcome} {len(text)} ".encode())
         digest.update(text)

@@ -50,6 +50,7 @@ class ToolIndex:
     def __init__(self, tools: Iterable[HeldTool], starter: str) -> None:
         self._tools = sorted(tools, key=lambda each: each.name)
         self._starter = starter
+        # SQLite would refuse another thread than the one that made it, and searches may run in any.
         self._store = sqlite3.connect(":memory:", check_same_thread=False)
         self._store.execute(_MAKE)
         rows = [(at, *map(_make_storable, _build_columns(each))) for at, each in enumerate(self._tools)]
@@ -62,9 +63,11 @@ class ToolIndex:
 
         Each is ``name``, ``signature`` and ``description``, one line each. No tool of ``withheld`` is found.
         """
+        # Quoted, because a model's words could be operators of the query language.
         words = [f'"{word}"*' for word in re.findall(r"\w+", _split_words(query))[:MAX_WORDS]]
         if not words:
             return [], 0
+        # All rows are read although few are shown: tools that are withheld are removed after the ranking.
         with closing(self._store.execute(_FIND, (" OR ".join(words),))) as rows:
             found = [each for (at,) in rows if (each := self._tools[at]).name not in withheld]
         return [self._describe_tool(each) for each in found[:limit]], max(0, len(found) - limit)

@@ -135,6 +135,7 @@ class OpenProgram:
     def answer(self, answers: list[list[Any]]) -> dict[str, Any]:
         """Give it answers, one after another in their order, and run it until it waits."""
         for number, answer in answers:
+            # It has ended with an earlier answer of this order; the others come too late.
             if not isinstance(self._snapshot, monty.FutureSnapshot):
                 break
             if number not in self._numbers:
@@ -172,6 +173,7 @@ class OpenProgram:
         try:
             if name in NOTES:
                 self._written += 1
+                # Only the functions around a program leave these, so a program must not fail for them.
                 if self._written > self._most_notes and name == COUNTS:
                     return {"return_value": None}  # a viewer misses it, and the program nothing
                 if self._written > self._most_notes:
@@ -182,6 +184,8 @@ class OpenProgram:
                 open_calls = self._groups.pop(_join_values(call.args), [])
                 self._withdrawn += [number for number in open_calls if number in self._numbers]
                 return {"return_value": None}
+            # Checked again although the host checks each call: here it costs a program an error and not its
+            # end.
             if name not in self._names:
                 return {"exc_type": "NameError", "message": f"name {name!r} is not defined"}
             if call.args:
@@ -191,6 +195,7 @@ class OpenProgram:
             arguments = _to_plain({name: value for name, value in call.kwargs.items() if value is not None})
         except Asked as error:
             return {"exc_type": "TypeError", "message": str(error)}
+        # Before the call, so that what was printed is noted in the order in which it happened.
         self._catch_up()
         group, fan_out = arguments.pop(GROUP, None), arguments.pop(FAN_OUT, 0)
         if group is not None:
@@ -256,6 +261,7 @@ def _refuse(value: object) -> Any:
 def _to_plain(value: Any) -> Any:
     """Return a value of JSON; raise Asked if it has no JSON form."""
     try:
+        # Written and read again: the result has plain types only, whatever the interpreter's values are.
         return json.loads(json.dumps(value, default=_refuse, allow_nan=False))
     except (ValueError, RecursionError, TypeError) as error:
         raise Asked(f"a value has no JSON form: {error}") from error
@@ -291,6 +297,7 @@ class Interpreters:
     def take(self, order: dict[str, Any]) -> None:
         """Pass an order on to the thread of its program; a program that is opened gets one."""
         name = str(order["id"])
+        # A program that is opened again replaces its earlier interpreter, which may be stuck in a loop.
         if order["op"] in STARTS:
             self._leave(name)
             orders = self._orders[name] = SimpleQueue()
@@ -365,6 +372,7 @@ def serve(near: socket.socket, binary: str, most: int) -> None:
 
     def tell(told: dict[str, Any]) -> None:
         line = json.dumps(told, separators=(",", ":")).encode() + b"\n"
+        # The lock keeps the lines of two threads from mixing.
         with turn, suppress(OSError):  # the host is gone: then this process ends, too
             near.sendall(line)
 
