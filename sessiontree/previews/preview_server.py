@@ -53,12 +53,14 @@ class PreviewServer:
             await asyncio.wait([self._serving])
 
     def _listen(self) -> None:
+        # A server that has failed is started again by the next page, on another port.
         if self._serving is not None and not self._serving.done():
             return
         # By its protocol asyncio knows it for TCP and sends at once: else an answer waits for the client's
         # delayed acknowledgement, some 40 ms.
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
+            # Bound here and not by the server, because the addresses of pages need the port before it serves.
             listener.bind((HOST, 0))
             listener.listen(MAX_CONNECTIONS)
         except OSError as error:

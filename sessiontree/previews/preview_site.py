@@ -84,6 +84,7 @@ class PreviewSite:
                 f"the page has {len(files):,} files with {size:,} bytes; at most {MAX_PAGE_FILES:,} files "
                 f"with {MAX_PAGE_BYTES:,} bytes are published"
             )
+        # Checked before anything changes: a refused page leaves the one that it was to replace.
         if entry not in files:
             raise ExecutionError(f"the page has no file {entry!r} to begin with")
         if old is None and sum(each[:2] == place[:2] for each in self._tokens) >= MAX_PAGES:
@@ -91,6 +92,7 @@ class PreviewSite:
         held = sum(page.size for page in self._pages.values()) - (0 if old is None else old.size)
         if held + size > MAX_HELD_BYTES:
             raise ExecutionError(f"all previews together would have more than {MAX_HELD_BYTES:,} bytes")
+        # The same address for a page that is replaced, so that a person only loads it again.
         token = self._tokens.setdefault(place, secrets.token_urlsafe(TOKEN_BYTES))
         self._pages[token] = _HeldPage(dict(files), entry, size)
         return f"/{token}/{'' if entry == 'index.html' else quote(entry)}", old is not None
@@ -114,6 +116,8 @@ class PreviewSite:
 
     def _reply(self, scope: Mapping[str, Any]) -> _Reply:
         named = [value for name, value in scope["headers"] if name == b"host"]
+        # Exactly one name: a page elsewhere can make its own name lead to this address and read previews as
+        # its own.
         if [host.decode("latin-1").lower() in self.hosts for host in named] != [True]:
             return _Reply(403, b"this server has another name\n")
         if scope["method"] not in {"GET", "HEAD"}:
