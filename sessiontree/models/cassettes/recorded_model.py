@@ -32,12 +32,10 @@ from sessiontree.models.cassettes.piece_forms import decode_pieces, encode_piece
 from sessiontree.models.cassettes.seen_request import build_seen_request, find_first_difference, find_nearest
 from sessiontree.models.fallback_model import FallbackModel
 from sessiontree.models.port import Model, ModelRequest, Piece, get_model_name
-from sessiontree.models.providers.provider_model import LOCAL, ProviderModel, load
+from sessiontree.models.providers.provider_model import LOCAL, ProviderModel
 
 RecordableModel: TypeAlias = "Model | str | Sequence[Model | str]"
 """A model, a provider's model by name, or a list of them: if one fails, the next is asked."""
-_LOCAL_MODEL: Final = "sessiontree.models.local.local_model:LocalModel"
-"""What makes a local model; loaded when one is recorded."""
 _FAILURES: Final = {
     kind.__name__: kind
     for kind in (ModelError, ModelBusy, ModelUnreachable, ModelKeyRefused, ContextOverflow)
@@ -281,7 +279,11 @@ def _make_model(model: RecordableModel) -> Any:
         return FallbackModel([_make_model(each) for each in model])
     if not isinstance(model, str):
         return model
-    return load(_LOCAL_MODEL)(model) if model.startswith(LOCAL) else ProviderModel(model)
+    if model.startswith(LOCAL):
+        from sessiontree.models.local.local_model import LocalModel
+
+        return LocalModel(model)
+    return ProviderModel(model)
 
 
 def _name_in(cassette: Cassette, path: Path, model: RecordableModel | None) -> str:

@@ -1,6 +1,6 @@
 """Exports spans to an OTLP collector over HTTP, as the standard ``OTEL_*`` variables say.
 
-It needs the extra ``otel``, so it is loaded by name.
+It needs the extra ``otel``, so it is loaded when spans are exported.
 
 Address, headers and certificates are read from the program's environment by the exporter itself. They are
 never copied, logged, or sent to another process.

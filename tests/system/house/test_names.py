@@ -48,6 +48,7 @@ DOORS = {
     "cli/serve.py": "pages need the extra serve",
     "cli/token_commands.py": "help loads no command's body",
     "memory/embedders.py": "each embedder has libraries of its own",
+    "models/cassettes/recorded_model.py": "a local model needs llama.cpp's package",
     "notebook/displays.py": "widgets need the extra notebook",
     "notebook/extension.py": "its function is a public name, which loads nothing of a notebook",
     "notebook/view_thread.py": "pages need the extra serve",
@@ -70,6 +71,8 @@ LOADED_BY_NAME = {
 }
 """Where a module is loaded by a name, each with where the name comes from."""
 
+TABLED = re.compile(r"sessiontree(?:_tools)?(?:\.[a-z_]+)+:\w+")
+"""``module:name`` of ours as a text: tools and readers can't follow it, and a module that moves breaks it."""
 PRIVATE = {
     "a package index or a place of packages": re.compile(r"(?<!emit-)(?:index[-_]url|find[-_]links)"),
     "a path of one machine": re.compile(r"(?<![\w.$})*~-])/(?:home|root|work|Users)/\w"),
@@ -119,6 +122,15 @@ def misplaced_imports(paths: Iterable[Path], checkout: Path) -> list[str]:
     return found + sorted(unused)
 
 
+def tabled_modules(path: Path) -> list[str]:
+    """Return the texts in a module that name an object of ours by its module."""
+    return [
+        node.value
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and TABLED.fullmatch(node.value)
+    ]
+
+
 def private_words(path: Path) -> list[str]:
     """Return what a text file says about one machine; empty for a file that is not text."""
     try:
@@ -158,6 +170,21 @@ def test_no_import_is_late(shipped_modules: list[Path], checkout: Path) -> None:
     """Imports are at the top, but in the doors, and no door is without a reason or without a use."""
     assert shipped_modules
     assert misplaced_imports(shipped_modules, checkout) == []
+
+
+def test_no_text_names_an_object_of_ours(shipped_modules: list[Path]) -> None:
+    """A function imports what it needs late; texts name what users choose by a name: providers and suites."""
+    named = {"catalog.py", "provider_model.py"}
+    assert {path.name for path in shipped_modules if tabled_modules(path)} == named
+
+
+def test_planted_text_that_names_an_object_is_found(tmp_path: Path) -> None:
+    """A table of ``module:name`` is found; a module's name alone passes, and so does another package."""
+    path = tmp_path / "room.py"
+    path.write_text(
+        "LATE = {'desk': 'sessiontree.api.tree.inbox:HumanInbox', 'a': 'sessiontree.api', 'b': 'x.y:z'}"
+    )
+    assert tabled_modules(path) == ["sessiontree.api.tree.inbox:HumanInbox"]
 
 
 def test_the_linter_knows_the_same_doors(checkout: Path) -> None:
