@@ -75,6 +75,7 @@ def derive_closed_form(schema: JsonValue) -> ClosedResult | OpenResult:
         form = _build_form(schema, ())
     except FreeText as found:
         return OpenResult(found.place, found.reason)
+    # The schema may come from a model; what is too deep to be judged counts as open.
     except RecursionError:
         return OpenResult("", "is nested too deep")
     if form.bits > MAX_BITS:
@@ -133,6 +134,8 @@ class ClosedValues:
     def rebuild(self, value: JsonValue) -> JsonValue:
         """Return the listed value that is equal."""
         for each in self.values:
+            # The schema's own value is returned: 1 and 1.0 are equal, and which of them it is could carry a
+            # bit.
             if _is_same(each, value):
                 return each
         raise ValueError("does not fit: it is not one of the listed values")
@@ -159,6 +162,7 @@ class ClosedNumber:
             raise ValueError("does not fit: it is not a number")
         if isinstance(value, float) and not isfinite(value):
             raise ValueError("does not fit: it is not a finite number")
+        # One spelling for each whole number, for the same reason.
         plain = int(value) if abs(value) <= LARGEST_INTEGER and value == int(value) else value
         if isinstance(plain, float) and not self.is_whole:
             return float(plain)
@@ -246,6 +250,7 @@ class ClosedObject:
         """Return the properties in the schema's order."""
         if not isinstance(value, dict) or not value.keys() <= self.properties.keys():
             raise ValueError("does not fit: it is not an object of these properties")
+        # In the schema's order: the order in which a Worker names properties could spell a message.
         return {name: form.rebuild(value[name]) for name, form in self.properties.items() if name in value}
 
 
@@ -261,6 +266,8 @@ def _build_form(schema: JsonValue, path: _Path) -> ClosedForm:
         return ClosedValues(())
     if not isinstance(schema, dict):
         raise FreeText(path, "may be anything")
+    # Definitions are written out before, so a reference that remains leads back to itself: how much such a
+    # value can carry has no bound.
     if any("ref" in keyword.casefold() and keyword.startswith("$") for keyword in schema):
         raise FreeText(path, "is of a form that contains itself")
     if "const" in schema:

@@ -235,6 +235,7 @@ class CompiledPolicy:
         decision = self._decisions.get(standing)
         if decision is None:
             if len(self._decisions) >= MAX_STANDINGS:
+                # A program has few standings; the bound only keeps a long-lived one from growing.
                 self._decisions.clear()
             decision = apply_steps(build_steps(self._config, standing, self._words), self._words)
             self._decisions[standing] = decision
@@ -278,6 +279,7 @@ class SessionPolicy:
         """Return the tools withheld in a turn for these principals: those that any of them may not use."""
         kept = self.kept
         met = {self._narrow_standing(asker) for asker in askers}
+        # Withheld if any asker lacks it: a stranger must not act through an owner's right in the same turn.
         return frozenset().union(*(kept - self.policy.decide(standing).kept for standing in met))
 
     def find_highest_tier(self, askers: Iterable[Principal]) -> PermissionTier:
@@ -297,6 +299,7 @@ class SessionPolicy:
         standing = self.standing
         return replace(
             standing,
+            # Only ever narrowed: an asker gives a session nothing that it does not hold.
             is_owner=standing.is_owner and asker.is_owner,
             group=asker.group or standing.group,
         )
@@ -308,6 +311,7 @@ def compile_policy(rows: Iterable[CatalogRow], config: PolicyConfig) -> Compiled
     Raises:
         ConfigError: the policy is strict, and an entry names nothing.
     """
+    # The text is the key of the cache, because a configuration with mappings has no hash.
     return _compile_policy(tuple(rows), config.model_dump_json())
 
 

@@ -89,6 +89,7 @@ class _Search:
         return self._can_hold(self._root, parts)
 
     def _can_hold(self, schema: JsonValue, parts: tuple[str, ...]) -> bool:
+        # A false warning would make an owner change a rule that works, so the unknown counts as possible.
         if self._left == 0 or self._depth == _MAX_DEPTH:
             return True
         self._left -= 1

@@ -121,6 +121,7 @@ class Step:
 
 def build_steps(config: PolicyConfig, standing: Standing, words: Vocabulary) -> tuple[Step, ...]:
     """Return the steps for one session's tools, in the order in which they are applied."""
+    # Each step only removes, so the order does not change what is kept, only which step an explanation names.
     steps = (*_make_earlier_steps(config, standing, words), *_make_nine_steps(config, standing))
     if not standing.delegates:
         return steps

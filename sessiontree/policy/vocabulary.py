@@ -178,6 +178,8 @@ class Vocabulary:
             return self._groups.get(wanted, 0)
         glob = fold_glob(entry)
         if glob is not None:
+            # By its name alone: an allow entry that also matched aliases would allow more than its owner
+            # reads in it.
             return self._mask(glob.fits(fold_name(row.name)) for row in self.rows)
         return self._mask(wanted in spellings for spellings in self._spellings) or self._plugins.get(
             wanted, 0
@@ -192,6 +194,7 @@ class Vocabulary:
             return self._mask(
                 any(glob.fits(spelling) for spelling in spellings) for spellings in self._spellings
             )
+        # An alias from the table denies every name of its tool: denying `bash` must not leave `exec`.
         kin = self._kin.get(wanted, frozenset({wanted}))
         named = self._mask(not kin.isdisjoint(spellings) for spellings in self._spellings)
         return named | self._plugins.get(wanted, 0)

@@ -146,6 +146,7 @@ class _Reader:
     def _skip_nowhere(self) -> bool:
         for mark in self._nowhere_marks:
             end = self._at + len(mark)
+            # `2>/dev/nullx` writes a file of that name.
             is_whole = self._text[end : end + 1] in ("", *_BLANKS, "|", ";", "\n", "&")
             if is_whole and self._text.startswith(mark, self._at):
                 self._at = end
@@ -199,6 +200,7 @@ class _Reader:
         following = self._text[self._at : self._at + 2]
         if self._at == begin or (following[:1] in ("&", "<", ">") and following != "&&"):
             self._refuse(following[:1])
+        # The shell begins the document after this line end, in the middle of what is read as one word here.
         if self._document is not None and "\n" in self._text[begin : self._at]:
             raise ValueError("a quoted line end is between a here-document and its mark")
         return Word("".join(parts), is_bare)
@@ -262,6 +264,7 @@ class _Reader:
             self._at += 1
             if character == '"':
                 return "".join(parts)
+            # Before the closing quote a dollar sign means itself.
             if character == "`" or (character == "$" and following != '"'):
                 return self._refuse(character)
             if character == "\\" and following == "\n":
@@ -339,6 +342,7 @@ def read_arguments(grammar: Grammar, words: Sequence[str]) -> Arguments:
             is_closed = True
         elif word.startswith("--"):
             options.add(_read_long_option(grammar, word, rest))
+        # `isdigit` alone takes digits of other scripts, which no program reads as a number.
         elif grammar.takes_number and word[1:].isascii() and word[1:].isdigit():
             options.add("-0")
         else:
@@ -523,6 +527,7 @@ def _read_shell(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
         return WrappedCommand(doubt=f"{name!r} runs what it reads from a file or its input")
     if set(letters) - set(_SHELL_LETTERS):
         return WrappedCommand(text=words[0], doubt=f"{name!r} is given more options than '-c'")
+    # A shell reads options after `-c`, too: the word that follows it need not be the text.
     if words[0].startswith(("-", "+")):
         return WrappedCommand(doubt=f"{name!r} is given options after '-c'")
     return WrappedCommand(text=words[0])

@@ -194,6 +194,7 @@ class _Collection:
             each = waiting.pop()
             if each in self.texts or not each.strip():
                 continue
+            # Each level repeats the text around it, so nested texts grow much faster than the command.
             self.left -= len(each)
             if self.left < 0 or len(self.texts) >= MAX_TEXTS or len(self.words) >= MAX_WORDS:
                 self.open("it holds too many texts or words")

@@ -179,6 +179,7 @@ class ShellLexer:
         self._call.reads = True
         match = _DOCUMENT_END.match(self._text, self._at)
         self._documents += 1
+        # For each document the rest of the text is searched, so their number is bounded.
         if match is None or self._documents > _MAX_DOCUMENTS:
             self.is_whole = False
             return
@@ -318,6 +319,7 @@ class ShellLexer:
         return text
 
     def _read_backquoted(self) -> None:
+        # Between backquotes the shell removes one more level of backslashes before it reads the text.
         self.inner.append(re.sub(r"\\([$`\\])", r"\1", self._read_escaped_until("`")))
         self._add(Gap.UNKNOWN)
 
