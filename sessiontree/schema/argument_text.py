@@ -84,6 +84,7 @@ def read_structure(text: str) -> dict[str, JsonValue] | list[JsonValue] | None:
 
 def _read_out(text: str, read: Callable[[str], Any]) -> Any:
     """Return what a reader finds in a text, or in the string that the text spells; None = neither fits."""
+    # Twice at most: strings within strings must not make the work grow with their depth.
     for _ in range(2):
         try:
             found = read(text)
@@ -122,6 +123,7 @@ def _read(text: str) -> ParsedArguments | str:
         return ParsedArguments({})
     if not isinstance(value, dict):
         raise _Unreadable
+    # Counting is cheap, and only a text with so many brackets can be nested too deep.
     if text.count("{") + text.count("[") > MAX_DEPTH:
         _refuse_deep(value)
     return ParsedArguments(value)

@@ -61,6 +61,7 @@ class Checker:
                 self.fits: Callable[[JsonValue], bool] = self._validator.is_valid
                 """Whether a pure JSON value fits."""
             except jsonschema_rs.ValidationError as error:
+                # Only a pattern that the linear engine refuses is worth the slower way.
                 if "pattern" not in error.instance_path:
                     raise
                 self._validator = _make_validator(schema, {"pattern": PatternKeyword})
@@ -92,6 +93,7 @@ class Checker:
                 raise ValidationError("the value does not fit, and is nested too deep to say where")
             return
         begin_check()
+        # A hostile value has as many faults as it has members, and the model reads the first few.
         faults: list[_Fault] = list(islice(self._validator.iter_errors(value), _SEARCHED))
         if not faults:
             return
@@ -107,6 +109,7 @@ class Checker:
 
 
 def _make_validator(schema: Schema, keywords: dict[str, Any]) -> jsonschema_rs.Validator:
+    # Offline, so that no reference is ever fetched. Without the mask a message would hold the whole value.
     return jsonschema_rs.validator_for(
         schema, offline=True, mask="the value", pattern_options=LINEAR, keywords=keywords
     )

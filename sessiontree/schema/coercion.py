@@ -100,6 +100,7 @@ class Coercer:
         return asked(schema) or any(asked(self._resolve(variant)) for variant in _list_variants(schema))
 
     def _resolve(self, schema: Schema) -> Schema:
+        # This ends: `write_out` has refused references that lead back to themselves for the same value.
         while isinstance(ref := schema.get("$ref"), str):
             definitions = self._root.get("$defs")
             name = ref.removeprefix("#/$defs/")
@@ -173,6 +174,7 @@ class Coercer:
         members: dict[str, JsonValue] = {}
         for name, item in value.items():
             part = known.get(name, other)
+            # Models send null for what they leave out.
             if item is None and name in known and name not in needed and not self.accepts(None, part):
                 continue
             members[name] = self.coerce(item, part)
@@ -193,6 +195,7 @@ class Coercer:
     def _convert(self, value: JsonValue, types: frozenset[str], schema: Schema) -> JsonValue:
         if isinstance(value, str):
             readings = list(self._find_readings(value, types, schema))
+            # A text with two readings is left to the model: a guess would be recorded as what it asked for.
             return readings[0] if len(readings) == 1 else value
         if "string" in types and _has_one_spelling(value):
             return str(value)

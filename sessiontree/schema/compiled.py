@@ -176,6 +176,7 @@ class CompiledTool:
         Contract: never mutates the arguments; raises no other error, whatever is passed.
         """
         final = self._copy_as_given(arguments)
+        # Most calls fit as they are, and only the others pay for being normalised.
         if final is None or not self._fits(final):
             final = self.normalise(arguments)
             if not self._is_raw or not self._fits(final):
@@ -269,6 +270,7 @@ class CompiledTool:
             value = arguments.get(name)
             missing = name not in arguments or (value is None and not null_counts)
             if missing or (value == "" and not empty_counts):
+                # The name that the model did give is probably a misspelling of the missing one.
                 unknown = [given for given in arguments if given not in self._names]
                 near = find_nearest_name(name, unknown)
                 meant = "" if near is None else f"; {shorten_json(near)} is not a parameter, write {name!r}"
@@ -290,11 +292,14 @@ class CompiledTool:
             return to_json_form
         validator = model.__pydantic_validator__
         if _wants_json_text(model.__pydantic_core_schema__):
+            # From JSON text a strict type accepts what JSON can't express otherwise, such as a date.
             return lambda final: validator.validate_json(dump_json(final))
         if self._closed and all(
             self._coercer.has_only_types(_SCALARS, part) for part in self._properties.values()
         ):
+            # Without lists and objects the model's instance shares nothing with the recorded arguments.
             return validator.validate_python
+        # A copy: the tool may change what it gets, and the arguments are recorded as they were checked.
         return lambda final: validator.validate_python(to_json_form(final))
 
 

@@ -104,6 +104,7 @@ class _Writer:
         return _join_schemas(found, self._write_children(self._select_beside(schema), depth))
 
     def _write_children(self, schema: Schema, depth: int) -> Schema:
+        # Definitions that use each other twice double at each level, so a short schema could fill the memory.
         self._made += 1
         if self._made > MAX_SCHEMAS:
             raise ConfigError(
@@ -116,6 +117,7 @@ class _Writer:
                 raise ConfigError(
                     f"{keyword} is not understood; use $ref with a pointer such as #/$defs/Name"
                 )
+        # It would change what all references inside it are relative to.
         if depth and isinstance(schema.get("$id"), str):
             raise ConfigError("an $id inside the schema is not understood; keep definitions under $defs")
         own = {keyword: value for keyword, value in schema.items() if keyword not in DEFINITIONS}

@@ -100,12 +100,14 @@ def _check_text(text: str) -> str:
             text.encode()
         except UnicodeEncodeError:
             raise NotJson("holds half of a surrogate pair, which is not a character", []) from None
+    # A subclass may override its methods; the copy is a plain text whatever they do.
     return str.__str__(text)
 
 
 def _number(number: float) -> int | float:
     if isinstance(number, int):
         if not -LARGEST_NUMBER <= number <= LARGEST_NUMBER:
+            # Digits without a bound would make each comparison and each spelling of the number slow.
             raise NotJson("is a whole number that is too large to process", [])
         return int.__int__(number)
     if not math.isfinite(number):

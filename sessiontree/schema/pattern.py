@@ -67,6 +67,7 @@ class PatternKeyword:
             if any(part.is_valid(instance) is not wanted for part, wanted in self._parts):
                 raise ValueError(f'the value does not match "{self._pattern}"')
             return
+        # One list may hold thousands of texts that are each short enough.
         left = _LEFT_CHARS.get() - len(instance)
         _LEFT_CHARS.set(left)
         if len(instance) > MAX_CHARS or left < 0:

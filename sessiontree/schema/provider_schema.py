@@ -414,6 +414,7 @@ class _Cleaner:
         found = self._flattener.joined(self._flattener.target(ref), place, follow=True)
         if asked:
             found = require_both(found, asked, self._report, place)
+        # A reference is cut where it returns to one that is being written out around it.
         self._open.append(ref)
         try:
             return self._clean_node({**found, **told}, place, may_lack=may_lack)

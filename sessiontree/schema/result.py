@@ -51,6 +51,7 @@ def compile_result(schema: Mapping[str, JsonValue]) -> ResultSchema:
     Contract: never mutates its input.
     """
     try:
+        # The text is the key of the cache, because a schema has no hash.
         return _compile_result(dump_json(copy_schema(schema)))
     except ConfigError as error:
         raise ConfigError(f"result schema: {error}") from error
@@ -63,6 +64,8 @@ def check_model_schema(schema: Mapping[str, JsonValue]) -> None:
         ConfigError: as :func:`compile_result`, or a bound is exceeded; says which.
     """
     try:
+        # Before it is compiled, because compiling a huge schema takes long; and again after its references
+        # are written out, because they may multiply it.
         _refuse_large(schema, "it")
         written = compile_result(schema).schema
         _refuse_large(written, "with its definitions written out it")
@@ -127,6 +130,7 @@ def convert_result(result_type: Any, value: JsonValue) -> Any:
     adapter = _get_adapter(result_type)
     plain = _to_plain(value)
     try:
+        # From JSON text a strict type accepts what JSON can't express otherwise, such as a date.
         return adapter.validate_json(dump_json(plain))
     except ValidationError:
         raise
@@ -175,6 +179,7 @@ class ResultSchema:
             ValidationError: it holds no JSON, or the value does not fit; ``field`` points at the first
                 field that fails, None for the whole.
         """
+        # Refused before it is parsed: a pattern is tried on every text in the result.
         if self._most_chars is not None and len(text) > self._most_chars:
             raise ValidationError(
                 f"the result has {len(text):,} characters, and its schema has patterns, which are tried on "
@@ -240,6 +245,7 @@ def _parse(text: str) -> JsonValue:
         blocks = _extract_fenced_blocks(text)
         if not blocks:
             raise
+        # Which of several blocks was meant is not guessed.
         if len(blocks) > 1:
             raise ValidationError(
                 f"the result holds {len(blocks)} fenced blocks; give one, or the JSON alone"
