@@ -68,6 +68,7 @@ def _read_settings(file: str) -> tuple[tuple[str, str], ...]:
         status = os.stat(file)  # noqa: PTH116 - one call
     except (OSError, ValueError):
         return ()
+    # With the time of the last change, which nobody can set: a write that puts the old times back is seen.
     return _read(file, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
@@ -83,6 +84,7 @@ def _read(file: str, *version: int) -> tuple[tuple[str, str], ...]:
     section = ""
     for line in _join_lines(text):
         rest = line.strip()
+        # Git also reads a key on the same line, behind the header of its section.
         while (opened := _SECTION.match(rest)) is not None:
             section = opened[1].lower().partition(".")[0]
             rest = rest[opened.end() :].strip()

@@ -52,6 +52,7 @@ def _find_named_places(
         for name in names:
             for place in _list_places(name, folders):
                 found[place] = None
+        # The program may import a large project from its own directory, and this runs when a tree is opened.
         if not left or len(seen) > MAX_FILES:
             break
         file = left.pop()
@@ -77,6 +78,7 @@ def _is_from_elsewhere(top: str, folders: tuple[str, ...]) -> bool:
     module = sys.modules.get(top)
     if module is None:
         return False
+    # Not `getattr`: a module may compute its attributes, and would run code for that.
     file = vars(module).get("__file__")
     return isinstance(file, str) and not os.path.abspath(file).startswith(  # noqa: PTH100 - resolve would
         tuple(f"{folder.rstrip('/')}/" for folder in folders)

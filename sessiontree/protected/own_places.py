@@ -66,6 +66,7 @@ class _LoadedModules:
 
     def own_files(self, trees: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
         """Return the files in the program's own directories."""
+        # A copy, because another thread may import while the modules are walked.
         modules, given, seen = list(sys.modules.values()), (trees, folders, _make_absolute("")), self._seen
         if seen is not None and seen[1] == given and are_unchanged(seen[0], modules):
             return seen[2]
@@ -93,6 +94,7 @@ def _own_files(
                 _make_absolute(file), trees
             )
             path = _make_absolute(file) if is_own else ""
+            # A relative one means another file after a change of the working directory.
             if os.path.isabs(file):  # noqa: PTH117 - others depend on the working directory
                 judged[file] = path
         if path:

@@ -128,11 +128,14 @@ class RepositoryFinder:
                 left += _find_nested(path)
             else:
                 left += (f"{path}/{name}" for name in read.below)
+        # Only what was found now is kept, so that removed directories do not fill the memory. Of two threads
+        # that search at once, one only loses what it has read.
         self._known = seen
 
     @staticmethod
     def _read(known: _Read | None, path: str, now_ns: int) -> _Read | None:
         with contextlib.suppress(OSError):
+            # Taken before the listing: after a change in between it is old, and the directory is read again.
             mtime_ns = os.lstat(path).st_mtime_ns
             if known is not None and known.mtime_ns == mtime_ns and known.read_ns - mtime_ns > RACY_NS:
                 return known
@@ -281,6 +284,7 @@ class ProtectedPlaces:
     def _explain_by_identity(self, directory_fd: int, depth: int, whole: Sequence[str]) -> str:
         passed: list[Identity] = []
         for up in range(depth + 1):
+            # From the open directory upwards and not by its path, which may lead elsewhere by now.
             before = "../" * up
             passed.append(_get_identity(os.stat(before or ".", dir_fd=directory_fd)))
             rest = whole[depth - up :]
@@ -343,6 +347,7 @@ class Seen:
         """Apply a function to a name in its directory; no link is followed on the way from the root."""
         *way, name = path[len(self.root.rstrip("/")) + 1 :].split("/")
         with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+            # The command may have replaced a directory on the way by a link to a place outside.
             fd = os.open(self.root, _STEP)
             opened.callback(os.close, fd)
             for step in way:

@@ -139,6 +139,7 @@ def _read_again(node: _Node, real: str) -> _KnownNames | None:
         return known
     there: list[str] = []
     links: list[str] = []
+    # Before the names are looked at, so that a change in between is within the racy time.
     now_ns = time.time_ns()
     for name in node.below:
         try:
