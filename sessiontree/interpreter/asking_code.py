@@ -203,9 +203,11 @@ def _can_unpickle(value: object) -> bool:
     compiled, plain = sys.modules["_pickle"], sys.modules.get("pickle")
     functions = (compiled.load, compiled.loads)
     kinds = tuple(vars(each)[name] for each, name in ((compiled, "Unpickler"), (plain, "_Unpickler")) if each)
+    # By its real type: `isinstance` also asks the value, which may answer as it likes.
     if any(value is function for function in functions) or issubclass(type(value), kinds):
         return True
     if isinstance(value, type):
+        # The method of `type`, because a metaclass may have one of its own and run code in it.
         kinds_of_it = type.mro(value)
         if any(each is kind for each in kinds_of_it for kind in kinds):
             return True

@@ -229,6 +229,7 @@ class ClosedImports:
     def install(self) -> None:
         """Take effect."""
         sys.path_hooks.insert(0, self._choose_finder)  # type: ignore[arg-type]  # a finder is what can find
+        # Finders that were made before the guard would go on answering.
         sys.path_importer_cache.clear()
         sys.meta_path.append(self)
         _find_distributions_in(self._is_in_environment)
@@ -294,6 +295,7 @@ def fix_spec(spec: "ModuleSpec | None") -> "ModuleSpec | None":
 
 def _is_of_a_package(path: str) -> bool:
     """Return whether a path is outside ``sys.path`` and in the ``__path__`` of a loaded package."""
+    # A copy, because another thread may import while the modules are walked.
     loaded = (module for module in list(sys.modules.values()) if not isinstance(module, LateModule))
     packages = (getattr(module, "__path__", None) for module in loaded)
     return path not in sys.path and any(path in places for places in packages if places)
@@ -376,6 +378,7 @@ class OpenImports:
         def find_spec(name: str, target: object = None) -> "ModuleSpec | None":
             if "." not in name and not asking_code.find_asker(self._is_installed_file).is_served():
                 return None
+            # The method of the class, because the one of the instance is this function.
             spec: ModuleSpec | None = type(finder).find_spec(finder, name, target)  # type: ignore[attr-defined]
             return spec
 
@@ -583,6 +586,7 @@ class LateModule(type(sys)):  # type: ignore[misc]  # modules have this type, an
         """Return an attribute of the real package."""
         own = str(self.__name__)
         if sys.modules.get(own) is self:
+            # Before the import, which would otherwise find this object and return it.
             del sys.modules[own]
         return getattr(__import__(own), name)
 
