@@ -136,6 +136,7 @@ class Redact(Hook):
             if secret in MARK or _EDGES.search(secret):
                 raise ConfigError(f"Redact: secret {place} can't be distinguished from the mark {MARK}")
             forms |= _list_forms(secret)
+        # The longest first, so that a secret that contains another one is removed as a whole.
         ordered = sorted(forms, key=lambda form: (-len(form), form))
         self._known = re.compile("|".join(map(re.escape, ordered))) if ordered else None
         self._shapes = SHAPES if shapes else ()
@@ -169,6 +170,7 @@ class Redact(Hook):
             return {self.text(key): self._redact_member(key, item) for key, item in value.items()}
         if value is None or isinstance(value, bool):
             return value
+        # A secret may consist of digits.
         return value if self.text(number := dump_json(value)) == number else MARK
 
     def _redact_member(self, key: str, value: JsonValue) -> JsonValue:

@@ -82,6 +82,7 @@ class TrimResults(Hook):
 
     def _trim_envelope(self, text: str) -> str:
         try:
+            # Cut inside the JSON: a cut through its text would leave an envelope that nobody can read.
             return dump_readable(map_texts(json.loads(text), self._cut))
         except ValueError:
             return self._cut(text)
