@@ -43,6 +43,7 @@ def parse_line(item: QuestionItem, line: str) -> QuestionAnswer | str:
     if not text:
         return "(the line is empty)"
     words = text.replace(",", " ").split()
+    # Numbers before labels: a label that is a number could otherwise take the number of another option.
     if item.options and all(word.isascii() and word.isdecimal() for word in words):
         numbers = [int(word) for word in words]
         if all(1 <= number <= len(item.options) for number in numbers):

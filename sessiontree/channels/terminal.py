@@ -37,6 +37,7 @@ class TerminalChannel:
     def __init__(self, reads: TextIO, writes: TextIO) -> None:
         self._reads = reads
         self._writes = writes
+        # Race: two questions at once would share one keyboard, and a key could approve the wrong one.
         self._turn = asyncio.Lock()
         self._line: asyncio.Future[str] | None = None
         self._withdrawn = False
@@ -127,10 +128,13 @@ class TerminalChannel:
 
             def read() -> None:
                 text = self._reads.readline()
+                # The program may have ended while the thread waited for a line.
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(_settle, line, text)
 
             threading.Thread(target=read, name="terminal", daemon=True).start()
+        # A withdrawn question must not cancel the future: the thread still reads, and the next question has
+        # to know.
         return await asyncio.shield(self._line)
 
 
