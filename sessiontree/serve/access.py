@@ -52,6 +52,7 @@ class Access:
 
     def take_token(self, token: str) -> str | None:
         """Use a token up; return the value of the cookie that it is worth, or None."""
+        # Compared in constant time: the delay of an answer must not tell how much of a token was right.
         for known in tuple(self._once):
             if hmac.compare_digest(known.encode(), token.encode("utf-8", "replace")):
                 del self._once[known]
@@ -78,6 +79,7 @@ class Access:
         if origin is not None and origin.lower() not in self._origins:
             return "the request comes from a page of another site"
         site = headers.get("sec-fetch-site", "same-origin")
+        # Browsers send Origin with every such request; without it nothing says which page has asked.
         if method not in {"GET", "HEAD"} and (origin is None or site != "same-origin"):
             return "a change needs an Origin: ask from a page of this server"
         if method in {"GET", "HEAD"} and site == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
@@ -107,6 +109,7 @@ class Access:
     def _make_cookie(self) -> str:
         value = secrets.token_urlsafe(32)
         self._cookies[value] = None
+        # A lasting token makes a cookie each time it is used, so their number needs a bound.
         while len(self._cookies) > MAX_OPENED:
             del self._cookies[next(iter(self._cookies))]
         return value

@@ -73,6 +73,8 @@ class CanvasPages:
             SessionTreeError: it can't be read, is too large, or is outside of what may be shown.
         """
         with self._get_reader().open(path) as stream:
+            # One byte more than is shown tells that the file is too long, whatever its size was a moment
+            # before.
             data = stream.read(MAX_CONTENT_BYTES + 1)
         if len(data) > MAX_CONTENT_BYTES:
             raise ExecutionError(f"{path!r} has more than {MAX_CONTENT_BYTES:,} bytes")

@@ -89,8 +89,10 @@ async def watch_pages(feed: TreeFeed, pages: CanvasPages) -> None:
         }
         for session, path in shown.items():
             stamp = path, await asyncio.to_thread(pages.stamp, path)
+            # The first look at a file is no change.
             known = seen.get(session, stamp)
             seen[session] = stamp
+            # Race: the session may have ended while a thread looked at its file.
             if known[0] == path and known != stamp and session in feed.tree.canvases:
                 feed.note_page(session)
         await asyncio.sleep(LOOK_AT_FILES_S)

@@ -112,11 +112,13 @@ class DueTrees:
     async def _serve(self, due: ScheduledTree) -> None:
         tree_id = due.config.tree_id
         try:
+            # Asked first: a tree that another program runs does its own jobs, and is no failure to report.
             if not await _is_open(due.place, tree_id):
                 async with await self._resume(due.place, due.config) as tree:
                     await self._wait_for_rest(tree, due.place)
                 self._tried.pop(tree_id, None)
         except (SessionTreeError, OSError) as error:
+            # Each attempt replays a whole journal, so a tree that fails is not tried at every look.
             self._tried[tree_id] = self._wall_ms()
             self._report(tree_id, error)
         finally:

@@ -122,6 +122,7 @@ class PageServer:
             http="h11",
             ws="none",
             server_header=False,
+            # No proxy is in front, and whoever connects could send such headers.
             proxy_headers=False,
             timeout_graceful_shutdown=GRACE_S,
             ssl_certfile=None if address.certificate is None else str(address.certificate),
@@ -154,6 +155,7 @@ class PageServer:
         serving = asyncio.create_task(self._server.serve([self._listener]))
         try:
             ready()  # the socket listens already: who connects now waits for the first turn of the loop
+            # If the caller is cancelled, the server still ends in order: pages hear the farewell first.
             await asyncio.shield(serving)
         finally:
             self.stop()
@@ -162,6 +164,7 @@ class PageServer:
     def stop(self) -> None:
         """End the server; pages learn of it, and keep what they show. Any thread may call it."""
         if self._loop is not None and not self._loop.is_closed():
+            # An asyncio event that another thread sets does not wake the loop.
             self._loop.call_soon_threadsafe(self._site.farewell.set)
         self._server.should_exit = True
 
@@ -185,6 +188,7 @@ def _open_listener(address: Address) -> socket.socket:
     except OSError as error:
         raise ConfigError(f"{address.host} is not an address of this machine: {error}") from error
     try:
+        # Otherwise a server that starts again soon can't use its port while old connections time out.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
         listener.listen(128)

@@ -146,6 +146,7 @@ class ServedTree:
             sending.cancel()
         await self._let_go()
         async with self._turn:
+            # Under the turn: a thread may still read, and a connection must not be closed under it.
             self._journal.release()
 
     async def ask(self, verb: str, given: Mapping[str, Any]) -> Json:
@@ -213,9 +214,11 @@ class ServedTree:
             self.feed.set_whole(True)
         except SessionTreeError as error:
             self._failure = error
+            # No look follows, so that who wants to act must not wait for one.
             self._has_looked.set()
             return
         finally:
+            # Also after a failure: who waits then gets the error, and does not wait for ever.
             self._is_whole.set()
         while True:
             with suppress(SessionTreeError, OSError):
@@ -232,6 +235,7 @@ class ServedTree:
         client = await ControlClient.find(self._place)
         if client is None:
             return
+        # Before the tree is asked for, so that `_let_go` closes the client whatever fails next.
         self._client = client
         if self.tree_id not in await client.supervisor.open_trees():
             return

@@ -81,12 +81,15 @@ class ServedTrees:
         entry = self._open.get(tree_id)
         if entry is None:
             place = await asyncio.to_thread(locate_journal, self._state_dir, tree_id)
+            # Race: another viewer may have opened it while this one looked for the journal.
             entry = self._open.get(tree_id) or self._begin(place, tree_id)
+        # Counted before anything is awaited: another tree that needs room must not take this one for idle.
         entry.viewers += 1
         if entry.closing is not None:
             entry.closing.cancel()
             entry.closing = None
         try:
+            # A viewer that goes must not cancel the opening that others wait for.
             await asyncio.shield(entry.opening)
             yield entry.tree
         finally:
@@ -151,6 +154,7 @@ class ServedTrees:
 
 
 async def _close_entry(entry: _Open) -> None:
+    # Closed while it opens, it would leave the journal open that it opens then.
     await asyncio.wait([entry.opening])
     if entry.opening.exception() is None:
         await entry.tree.close()

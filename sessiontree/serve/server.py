@@ -250,8 +250,10 @@ class PageParts:
         known, _, revision = (request.headers.get("last-event-id") or "").rpartition(".")
         known = known or request.query_params.get("feed", "")
         revision = revision or request.query_params.get("revision", "")
+        # The length is bounded because `int` of many digits takes long.
         held = int(revision) if revision.isascii() and revision.isdecimal() and len(revision) < 16 else -1
         try:
+            # Entered by hand, because the stream outlives this function and leaves it at its own end.
             feed = await looking.__aenter__()
         except SessionTreeError as error:
             return _make_refusal(error, 404)
@@ -376,6 +378,7 @@ async def read_body(request: Request, most: int) -> bytes:
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
+        # Counted while it arrives: a header about the length may be missing or wrong.
         if size > most:
             raise TooLongError(f"{most:,} bytes")
         parts.append(part)
