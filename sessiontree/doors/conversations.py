@@ -360,6 +360,7 @@ class Conversations:
         if _TREE.fullmatch(conversation_id) is None:
             raise _make_not_found(conversation_id)
         async with self._get_change_lock(conversation_id):
+            # Race: two requests for a conversation that is closed would both resume its tree.
             held = self._open.get(conversation_id)
             if held is None:
                 if not await self._is_own(principal, conversation_id, is_named=is_named):
@@ -435,6 +436,8 @@ class Conversations:
             trees = await self.list_trees(principal) if bounded else []
             trees += await self._runtime.trees(principal.passing_purpose) if bounded else []
             made = Spending({each.tree_id: each.cost_usd for each in trees})
+            # Race: another request may have read the journals meanwhile, and its sum has counted what was
+            # spent since.
             known = self._spending.setdefault(principal.principal_id, made)
         return known
 
@@ -495,6 +498,7 @@ class Conversations:
         spending = await self._load_spending(principal)
         kept = Conversation(principal, tree, config, feed, self._close_later, spending)
         self._open[tree.tree_id] = kept
+        # Nobody has entered it yet: without this its tree would stay open if the request fails before that.
         self._close_later(kept)
         return kept
 

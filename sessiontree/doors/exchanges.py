@@ -110,6 +110,7 @@ class DoorExchange:
             ConflictError: the response goes on, waits for outputs, or is not the newest one.
             ConfigError: the text is empty, or an image is not valid.
         """
+        # Race: two requests that continue one response would both find it to be the newest.
         async with self.conversation.deciding:
             if previous is not None:
                 await self._check_follows(previous)
@@ -154,6 +155,7 @@ class DoorExchange:
         try:
             await conversation.answer_call(call_id, build_answer(call_id, text), answer_id)
         except AnswerTooLate as error:
+            # Race: the same output may have been accepted since the look; then nothing is wrong.
             if _is_new(await self.log.read(), call_id, answer_id):
                 raise ConfigError(str(error)) from error
         except ValidationError as error:
@@ -228,6 +230,7 @@ class DoorExchanges:
     def __init__(self, conversations: Conversations) -> None:
         self.conversations = conversations
         self._histories: Histories | None = None
+        # Weak, so that a lock is forgotten with the last request that holds it.
         self._keys: WeakValueDictionary[RequestKey, asyncio.Lock] = WeakValueDictionary()
 
     def lock_for(self, key: RequestKey) -> asyncio.Lock:
@@ -311,6 +314,7 @@ class DoorExchanges:
         try:
             found = DoorExchange(await self.conversations.find_by_turn(principal, turn_id, is_named=is_named))
         except NotFoundError:
+            # The same words as for an id that nobody has: what others made does not exist here.
             raise NotFoundError(f"nothing is called {response_id[:100]!r}") from None
         await found.find(response_id)
         return found

@@ -45,6 +45,7 @@ def compute_history_digest(agent: str, instructions: str, said: Iterable[Utteran
         (each for each in said if each.text.strip()), key=lambda each: each.speaker
     ):
         words = "".join("".join(each.text.split()) for each in group)
+        # With its length, so that no text can imitate the next speaker.
         found.update(f"\n{speaker} {len(words)} {words}".encode())
     return found.hexdigest()[:40]
 
@@ -82,6 +83,7 @@ class Histories:
         file = self._locate_file(principal_id)
         try:
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Rewritten only when it is twice as long, so that appending stays cheap.
             if len(entries) > 2 * MAX_ENTRIES:
                 kept = dict(list(entries.items())[-MAX_ENTRIES:])
                 self._known[principal_id] = kept
@@ -89,6 +91,7 @@ class Histories:
                 return
             handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
             try:
+                # One write in append mode, so that lines of two processes do not mix.
                 os.write(handle, _format_entries(new).encode())
             finally:
                 os.close(handle)

@@ -60,8 +60,10 @@ class JournalFeed:
         Raises:
             JournalError: the journal can't be read.
         """
+        # Outside the lock, because it may take long and others read meanwhile.
         records = await self.supervisor.read(self.tree_id, self._after, READ_AT_ONCE, READ_WAIT_S)
         async with self._reading:
+            # Another reader may have given some of them while this one waited.
             self._give([each for each in records if each.seq > self._after])
 
     async def list_records(self) -> list[JournalRecord]:

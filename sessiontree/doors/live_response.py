@@ -75,7 +75,9 @@ class LiveResponse:
         try:
             while True:
                 await self._news.wait()
+                # Before anything is read, so that news that come meanwhile wake the loop again.
                 self._news.clear()
+                # Asked before the news are read: an end that came in between would leave out the last items.
                 has_ended = ending.done()
                 await self._catch_up()
                 fresh = list(self._read_news(response_id))

@@ -252,6 +252,8 @@ class ResponseFold:
         made = LoggedResponse(
             response_id, self._turn_id, None if newest is None else newest.response_id, start
         )
+        # A response to an output begins where the result was recorded, which may be before an end that is
+        # known.
         place = bisect_left(self._ends, start.seq, key=lambda end: end.seq)
         made.ended = self._ends[place] if place < len(self._ends) else None
         self.responses[response_id] = self._by_start[start.seq] = made

@@ -121,6 +121,7 @@ class TokenFile:
             status = self._path.stat()
         except FileNotFoundError:
             return ()
+        # With the inode: two writes within one tick of the clock may leave the same time and size.
         seen = (status.st_ino, status.st_mtime_ns, status.st_size)
         if seen != self._seen:
             self._tokens = tuple(self._read())
@@ -136,6 +137,7 @@ class TokenFile:
         form = _FORM.fullmatch(given)
         token_id, secret = ("", "") if form is None else form.groups()
         for each in self.all():
+            # The id is no secret. The digest is compared in constant time.
             if each.token_id == token_id and hmac.compare_digest(each.digest, _compute_digest(secret)):
                 if refusal := each.refusal(now_ms):
                     raise ConfigError(f"{refusal}: make another one with `sessiontree tokens create`")
@@ -157,6 +159,7 @@ class TokenFile:
         """Give the tokens, and write them as they are left; other processes wait."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # A file of its own: the file of tokens is replaced, and a lock on it would stay with the old one.
             lock = os.open(self._path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, PRIVATE)
         except OSError as error:
             raise ConfigError(f"the tokens in {self._path} can't be changed: {error}") from error

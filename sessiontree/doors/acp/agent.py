@@ -263,6 +263,7 @@ class TreeAgent:
             raise ConflictError("a turn goes on; the model can be changed once it has ended")
         await self.close_session(session.session_id)
         changed = await self._find(session.root, session.session_id, chosen)
+        # It was not closed, because somebody else uses it, so it still has the old model.
         if changed.conversation is held:
             raise ConflictError("somebody else uses the session; the model was not changed")
         await changed.replay(is_shown=False)
@@ -338,6 +339,7 @@ class TreeAgent:
         if not cwd or "\0" in cwd or not Path(cwd).is_absolute():
             raise ConfigError(f"cwd is an absolute path, not {cwd[:200]!r}")
         try:
+            # Resolved first: a link in an allowed directory must not lead out of it.
             root = Path(cwd).resolve(strict=True)
         except (OSError, RuntimeError) as error:
             raise ConfigError(f"cwd {cwd[:200]!r} can't be used: {error}") from None

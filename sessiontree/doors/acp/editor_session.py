@@ -87,6 +87,7 @@ class EditorChannel:
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Ask in the editor, once it shows the tree."""
+        # A request that is withdrawn must not cancel the future that others wait for.
         asker = await asyncio.shield(self._asker)
         return await asker.ask(request)
 
@@ -236,6 +237,7 @@ class EditorSession:
         end = await turn.end()
         if end.error is None:
             return
+        # A turn that was heard is ended by its fact, after the updates before it.
         heard = (await self.conversation.log.read()).get(turn.turn_id)
         if heard is None or heard.ended is None:
             _fail(prompt, end.error)
@@ -246,6 +248,7 @@ class EditorSession:
             prompt.is_cancelled = True
         with suppress(SessionTreeError):  # it has ended
             await self.conversation.interrupt()
+            # Prompts end as cancelled only when all facts up to here are shown.
             self._cancelled_seq = await self.conversation.log.last_seq()
         self._settle()
 

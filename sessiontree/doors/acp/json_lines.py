@@ -133,6 +133,7 @@ class MessageLines:
             _LineTooLongError: it was too long; the line after it is next.
         """
         while True:
+            # From where the last search ended: a long line would otherwise be searched again with each piece.
             end = self._buffer.find(b"\n", self._scanned)
             if end >= 0:
                 line = bytes(self._buffer[:end])
@@ -143,6 +144,7 @@ class MessageLines:
                     raise _LineTooLongError
                 return line
             self._scanned = len(self._buffer)
+            # Dropped as it comes, so that a line without an end does not fill the memory.
             if self._scanned > MAX_LINE_BYTES:
                 self._buffer.clear()
                 self._scanned, self._is_skipping = 0, True

@@ -31,6 +31,7 @@ METHOD: Final = "elicitation/create"
 class _Approval(BaseModel):
     """What a person entered in the form of an approval request."""
 
+    # Strict: no text or number that a client sends may count as a yes.
     model_config = ConfigDict(extra="ignore", strict=True)
 
     confirm: bool

@@ -82,11 +82,14 @@ async def open_response(
         exchange, previous = await find_exchange(exchanges, principal, asked)
         held.enter_context(exchange.conversation)
         repeated = None if key is None else await exchange.find_repeated(key)
+        # What the model wrote before can't be heard any more; a repeated request gets it with the items.
         live = LiveResponse(exchange, listens=listens and repeated is None)
         held.callback(live.close)
         if repeated is not None:
             return OpenedResponse(Begun(exchange, repeated, None), live, previous)
         begun = await begin_response(exchange, previous, asked)
+        # Under the lock of the key until the journal has the turn: the same request, sent again, finds it
+        # there.
         if key is not None and begun.turn is not None:
             await exchange.wait_until_heard(begun.turn)
         return OpenedResponse(begun, live, previous)
