@@ -120,6 +120,7 @@ class JoinedTexts:
         cls, head, texts = type(fact), self._head, self.texts
         if head is not None:
             place, name = _find_held(head).after.get(cls, _NOWHERE)
+            # Only a later member: a fact holds others in the order in which they followed.
             if place > self._filled:
                 texts[-1] = f'{texts[-1][:-1]},"{name}":{text}}}'
                 self._filled = place
@@ -299,6 +300,7 @@ def pack(value: object) -> str:
 
 
 def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
+    # At the first use: when a class is registered, its annotations may name classes that are not made yet.
     hints = get_type_hints(shape.cls)
     names = tuple(member.name for member in fields(shape.cls))
     shape.members = tuple(_name_member(name) for name in names)
@@ -364,6 +366,7 @@ def _is_optional_fact(hint: Any) -> bool:
 
 
 def _write_any(item: Any) -> str:
+    # By the exact type: a subclass, such as a member of an enum, may have another text.
     kind = type(item)
     if kind is int:
         return repr(item)

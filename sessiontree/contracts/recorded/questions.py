@@ -164,6 +164,7 @@ def reply_from(
     Raises:
         ConfigError: an answer has none of the forms.
     """
+    # What is too much is read by the last question until it is refused.
     known = [items[min(index, len(items) - 1)] for index in range(len(given))]
     return QuestionReply(tuple(map(answer_from, known, given)), sender)
 

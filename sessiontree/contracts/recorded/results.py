@@ -188,6 +188,7 @@ def image_result_from_file(
     data = b""
     if entry.size <= MAX_SOURCE_BYTES:
         with reader.open(path) as stream:
+            # One byte more than is allowed: the file may have grown since its size was read.
             data = stream.read(MAX_SOURCE_BYTES + 1)
     if max(entry.size, len(data)) > MAX_SOURCE_BYTES:
         raise ImageRefused(repr(path), f"it has more than {MAX_SOURCE_BYTES:,} bytes; make it smaller first")
@@ -413,6 +414,7 @@ def read_error_words(text: str) -> str:
     try:
         envelope = json.loads(text)
     except (ValueError, RecursionError):
+        # A tool's text may be nested too deep for the reader.
         return text
     if not isinstance(envelope, dict):
         return text

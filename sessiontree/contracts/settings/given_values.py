@@ -150,6 +150,7 @@ class Edge(Generic[T]):
     def __init__(self, kind: Any) -> None:
         self._kind = kind
 
+    # At the first use, because building it takes long and most programs use few kinds.
     @cached_property
     def _adapter(self) -> TypeAdapter[T]:
         return TypeAdapter(self._kind)

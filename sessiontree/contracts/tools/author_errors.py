@@ -58,6 +58,7 @@ def report_error(what: str, error: BaseException, text: str, *, quotes: bool = T
         _write(level, f"{what} raised {kind}", told, frames)
     if quotes:
         traceback.clear_frames(error.__traceback__)  # what a frame holds would keep a tree alive
+        # Moved to the end, so that it is not the next to be dropped.
         _raised.pop(text, None)
         _raised[text] = error
         while len(_raised) > MAX_REMEMBERED:
@@ -100,6 +101,7 @@ def _choose_level(line: str) -> int:
     now_s = time.monotonic()
     if now_s - _warned.get(line, -QUIET_S) < QUIET_S:
         return logging.DEBUG
+    # Cleared as a whole: at worst a warning comes again.
     if len(_warned) >= MAX_PLACES:
         _warned.clear()
     _warned[line] = now_s
@@ -154,6 +156,7 @@ def _trim(error: BaseException) -> None:
     while start is not None and _is_own(start.tb_frame.f_code.co_filename):
         start = start.tb_next
     error.__traceback__ = start or error.__traceback__
+    # What only this package was handling says nothing to the author.
     context = error.__context__
     if context is not None and all(
         _is_own(each.filename) for each in traceback.extract_tb(context.__traceback__)

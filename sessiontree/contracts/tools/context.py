@@ -339,8 +339,10 @@ class ToolContext:
         says how many were left out.
         """
         signals = self._signals
+        # A thread of the call may go on after its end.
         if signals.over:
             return
+        # A copy, because the tool may go on changing the value.
         signals.partial = shorten_progress(progress)
         if images and signals.on_images is not None:
             pictures = tuple(

@@ -112,6 +112,7 @@ def resolve_hints(function: ToolFunction, frame: FrameType | None) -> dict[str, 
     Raises:
         ConfigError: a parameter has no annotation, an annotation that can't be evaluated, or no name.
     """
+    # Annotations are those of the function as written, so its module's names count and not a wrapper's.
     plain = cast("FunctionType", inspect.unwrap(function))
     names = _collect_names(plain, frame)
     hints: dict[str, Any] = {}
@@ -157,6 +158,7 @@ def build_parameters_model(
     for name, hint in hints.items():
         marks: dict[str, Any] = {}
         if fields[name] != name:
+            # The model that calls it still sees the parameter's own name.
             marks["alias"] = name
         if name in described and not _is_described(hint):
             marks["description"] = described[name]
@@ -203,6 +205,7 @@ def _hint(parameter: inspect.Parameter, function: FunctionType, names: dict[str,
 def _collect_names(function: FunctionType, frame: FrameType | None) -> dict[str, Any]:
     """Return the names that a function sees in its enclosing functions."""
     names: dict[str, Any] = {}
+    # Only if that code contains the function: a decorator may be applied far from where it is written.
     if frame is not None and function.__code__ in frame.f_code.co_consts:
         names |= frame.f_locals
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -483,6 +486,7 @@ def _check_leaves(value: object, place: str) -> object:
     if isinstance(value, Mapping):
         return {str(key): _check_leaves(item, f"{place}/{key}") for key, item in value.items()}
     if isinstance(value, Sequence | Set):
+        # A set has no order; without one, equal results would differ.
         items = value if isinstance(value, Sequence) else sorted(value, key=repr)
         return [_check_leaves(item, f"{place}/{index}") for index, item in enumerate(items)]
     raise _NoForm(place, value)

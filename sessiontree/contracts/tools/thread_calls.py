@@ -63,6 +63,7 @@ async def run_until_stopped(work: Callable[[Stop], T]) -> T:
         await asyncio.wait({running})  # does not cancel the work when this task is cancelled
     except asyncio.CancelledError:
         abandoned.set()
+        # A thread can't be stopped; after this time it is left to end by itself.
         await asyncio.wait({running}, timeout=CLEANUP_LIMIT_S)
         raise
     return running.result()
@@ -81,6 +82,7 @@ async def claim_in_thread(acquire: Callable[[], T], release: Callable[[T], objec
 
     def acquire_once(stop: Stop) -> None:
         found = acquire()
+        # Under the guard: either the caller finds it in the list, or this thread releases it.
         with guard:
             if not stop():
                 acquired.append(found)

@@ -153,6 +153,7 @@ class Retry:
             failures: Failed attempts so far, at least 1.
             draw: Random number from 0 to 1.
         """
+        # Half is random, so that calls which failed together do not come again together.
         longest: float = min(self.max_delay_s, self.first_delay_s * 2 ** (failures - 1))
         return longest * (1 + draw) / 2
 

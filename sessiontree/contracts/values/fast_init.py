@@ -60,4 +60,5 @@ def _pickle_quickly(cls: type[Any], names: tuple[str, ...]) -> None:
         given = () if values is None else values(value)
         return cls, given if len(names) != 1 else (given,)
 
+    # Registered and not a method, which subclasses would inherit.
     copyreg.pickle(cls, take_apart)

@@ -90,6 +90,7 @@ def _end_of_brackets(pattern: str, begin: int) -> int:
             at = named.end()
         elif pattern[at] == "\\":
             at += 2
+        # A bracket at the very beginning is a member.
         elif pattern[at] == "]" and at > first:
             return at + 1
         else:
@@ -286,6 +287,7 @@ def _escape_negation(name: str) -> str:
 
 
 def _is_match(parts: list[_Part], names: list[str]) -> bool:
+    # All places at once: trying one after the other would take exponential time with several `**`.
     reached = _skip_any_depth(parts, {0})
     for name in names:
         following: set[int] = set()
@@ -331,6 +333,7 @@ def _split_names(pattern: str) -> list[str]:
 
 
 def _remove_lone_backslash(name: str) -> str:
+    # An odd one would escape the slash, which divides names all the same.
     backslashes = len(name) - len(name.rstrip("\\"))
     return name[:-1] if backslashes % 2 else name
 
@@ -348,6 +351,7 @@ def _expand(pattern: str) -> list[str]:
             begin, *commas, end = braces
             for low, high in pairwise([begin, *commas, end]):
                 waiting.append([*signs[:begin], *signs[low + 1 : high], *signs[end + 1 :]])
+        # Counted while it grows, because braces multiply.
         if len(done) + len(waiting) > MAX_ALTERNATIVES:
             raise ValueError(f"glob {pattern!r} expands to more than {MAX_ALTERNATIVES} patterns")
     return done

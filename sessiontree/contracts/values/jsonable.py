@@ -21,6 +21,7 @@ _CANONICAL = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",
 
 def _make_encoder() -> Callable[[object, int], Iterable[str]]:
     """Return a function that yields compact ASCII JSON in pieces: the standard library's encoder, reused."""
+    # Called directly, because `JSONEncoder` makes such a function again for each value.
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return lambda value, _: _COMPACT.iterencode(value)
@@ -55,6 +56,7 @@ def dump_readable(value: object) -> str:
 
 def compute_digest(tool: str, arguments: Mapping[str, object], place: str = "") -> str:
     """Return the SHA-256 (hex) that identifies a call: tool, final arguments with sorted keys, and place."""
+    # As a list, so that no text can move from one part into the next.
     text = _CANONICAL.encode([tool, arguments, place])
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -78,5 +80,6 @@ def to_json_value(value: object) -> JsonValue:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [to_json_value(item) for item in value]
     if isinstance(value, set | frozenset):
+        # A set has no order; without one, equal results would differ.
         return sorted((to_json_value(item) for item in value), key=repr)
     return repr(value)

@@ -303,6 +303,7 @@ class AssistantMessage:
         The optional members are ``usage``, ``model``, ``stopDetail`` and ``replay``.
         """
         content = ",".join([block.to_json() for block in self.content])
+        # By identity: usage that was reported as zero is kept apart from usage that was not reported.
         rest = "" if self.usage is NOTHING_USED else f',"usage":{dump_json(self.usage.to_wire())}'
         if self.model:
             rest += f',"model":{quote(self.model)}'

@@ -21,6 +21,7 @@ _MAX_DIGITS: Final = 18
 
 def make_json_pointer(*parts: str | int) -> str:
     """Return the pointer for keys and indexes, outermost first; without any it is ``""``, the whole value."""
+    # The tilde first, or the one in `~1` would be escaped too.
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
@@ -45,6 +46,7 @@ def split_pointer(pointer: str) -> tuple[str, ...]:
 
 def unescape(part: str) -> str:
     """Return one part of a pointer as the name that it stands for."""
+    # In this order: `~01` is `~1` and not a slash.
     return part.replace("~1", "/").replace("~0", "~")
 
 

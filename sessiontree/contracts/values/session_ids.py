@@ -47,6 +47,7 @@ def _begin_tree_hashes(nonce: str) -> tuple[HASH, HASH]:
 
 def _compute_hmac(inner: HASH, outer: HASH, text: str) -> str:
     """Return the HMAC of a text, hexadecimal, from the two hashes that have taken the key in."""
+    # Copies, because the hashes that have taken the key in serve for every id.
     inner, outer = inner.copy(), outer.copy()
     inner.update(text.encode())
     outer.update(inner.digest())
@@ -99,4 +100,5 @@ class SessionIds:
         return self._derive_id("client", key)
 
     def _derive_id(self, purpose: Purpose, key: str) -> str:
+        # With a zero byte, which no purpose holds, so that no two pairs give one text.
         return _compute_hmac(self._inner, self._outer, f"{purpose}\0{key}")[:ID_CHARS]

@@ -41,12 +41,14 @@ def _shortened(value: object, left: list[int], depth: int) -> JsonValue:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
+        # The plain text of a subclass, whatever it overrides.
         text = cut_text(str.__str__(value), max(0, left[0]))
         left[0] -= len(text)
         return text
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, int):
+        # About the number of its digits.
         left[0] -= value.bit_length() // 3
         return value if value.bit_length() <= _MAX_BITS else f"<a number of {value.bit_length()} bits>"
     if isinstance(value, bytes | bytearray | memoryview):

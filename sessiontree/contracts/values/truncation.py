@@ -44,6 +44,7 @@ def cut_text(text: str, max_chars: int) -> str:
     end = find_cut(text, max_chars - len(notice))
     line_end = text.rfind("\n", 0, end)
     if line_end >= end * LINE_SHARE:
+        # CR LF goes as a whole.
         end = line_end - (text[line_end - 1 : line_end] == "\r")
     return text[:end] + notice
 

@@ -92,9 +92,11 @@ def remove_numbers(text: str) -> str:
 
 def defuse(text: str) -> str:
     """Return the text with no part that looks like a mark: left brackets of such parts become ``[``."""
+    # Most texts have no bracket of any kind, and are spared the folding.
     if not _OPENING.search(text):
         return text
     letters, origins = _fold(text)
+    # Any line in the form of a mark, whatever its words: a model may take it for one.
     broken = {origins[at] for found in _LINE.finditer(letters) for at in range(*found.span("open"))}
     for found in _WORDS.finditer(letters):
         broken.update(origins[at] for at in _find_brackets(letters, found.start()))
@@ -123,6 +125,7 @@ def _find_brackets(letters: str, at: int) -> Iterator[int]:
         if letters[at] == "<":
             yield at
         else:
+            # Line ends do not count: a mark may be spread over lines.
             left -= letters[at] != "\n"
 
 
@@ -149,6 +152,7 @@ def _fold_character(character: str) -> str:
     looks = _ALIKE.get(character) or _ALIKE.get(character.casefold())
     if looks is None:
         parts = unicodedata.normalize("NFKD", character)
+        # Case folding may make characters that have compatibility forms again.
         parts = unicodedata.normalize("NFKD", parts.casefold())
         looks = "".join(_ALIKE.get(part, part) for part in parts)
     return "".join(look for look in looks if look in "<>" or look.isalnum())

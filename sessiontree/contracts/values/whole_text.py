@@ -15,6 +15,7 @@ def join_halves(text: str) -> str:
     """Return a text with the two halves of each surrogate pair joined; lone halves are kept."""
     if _is_whole(text):
         return text
+    # In UTF-16 two halves that follow each other are the character.
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
@@ -62,6 +63,7 @@ def repair_object(value: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 
 def _is_whole(text: str) -> bool:
+    # Known without a look at the characters, and true of most texts.
     if text.isascii():
         return True
     try:
