@@ -83,6 +83,7 @@ def merge_variants(variants: list[Schema], base: Schema, report: LossReport, pla
     for name in dict.fromkeys(name for variant in variants for name in _get_dict(variant, "properties")):
         named = [variant for variant in variants if name in _get_dict(variant, "properties")]
         is_open = any(not _is_closed(variant) for variant in variants if variant not in named)
+        # A variant that does not name it allows whatever the base allows.
         if is_open and name in own:
             report.add((*place, "properties", name), "anyOf", "wider", "what some variants ask was left out")
             continue
@@ -178,6 +179,7 @@ def _join_lists(keyword: str, one: list[JsonValue], other: list[JsonValue]) -> J
         return list(dict.fromkeys(map(str, [*one, *other])))
     if keyword == "enum":
         texts = {_to_json_text(value) for value in other}
+        # Many readers refuse an enum without values, so then the second one is left out.
         return [value for value in one if _to_json_text(value) in texts] or None
     if keyword == "prefixItems":
         longest = range(max(len(one), len(other)))

@@ -42,6 +42,7 @@ def has_entry(place: WorkspacePath) -> bool:
     """
     if not place.names:
         return True
+    # More than one name is left only where the first of them is missing.
     if len(place.names) > 1:
         return False
     try:
@@ -54,6 +55,7 @@ def has_entry(place: WorkspacePath) -> bool:
 def list_names(place: WorkspacePath, is_hidden: PathTest) -> list[str]:
     """Return the names in a place's directory, sorted; nothing where it may not be listed."""
     try:
+        # Opened again, because a descriptor that only looks can't be listed.
         fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.directory_fd)
     except OSError:
         return []

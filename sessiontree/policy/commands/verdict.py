@@ -281,6 +281,7 @@ def _find_path(name: str, find: Find) -> str:
     if path is None:
         raise ValueError(f"{name!r} is not a program of the system")
     names = {path.rpartition("/")[2], name.rpartition("/")[2]}
+    # What it does may depend on the name by which it is called; only of shells is that known.
     if len(names) > 1 and not names <= SHELLS:
         raise ValueError(f"{name!r} is a link to {path!r}, a program with another name")
     return path
@@ -352,6 +353,7 @@ class _Findings:
         known = PROGRAMS.get(name)
         if known is None:
             self.is_harmless = False
+            # With words that are added, the same arguments are no longer the same call.
             if name not in LITERAL or is_open:
                 self._note_doubt(f"what {name!r} does is not known")
             self.shapes.add(f"{path} exactly {shlex.join((self.place, *words[1:]))}")
@@ -361,6 +363,7 @@ class _Findings:
         except ValueError as error:
             self._note_doubt(f"{name!r}: {error}")
             return
+        # What is added could be one operand too many, such as the file that `uniq` writes.
         if is_open and (known.grammar.most is not None or not arguments.is_closed):
             self._note_doubt(f"what is added to {name!r} may be options: end them with '--'")
         self.is_harmless = self.is_harmless and known.effect == "reads"

@@ -59,6 +59,7 @@ def _expand_choices(body: str) -> list[str]:
         begin, end = ord(first), ord(last)
     else:
         begin, end = int(first), int(last)
+    # Before its members are made: a short text may name 10^18 of them.
     if abs(end - begin) > MAX_FORMS:
         raise ValueError(body)
     numbers = range(begin, end - 1, -step) if end < begin else range(begin, end + 1, step)
