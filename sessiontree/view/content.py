@@ -85,6 +85,8 @@ class Content:
 
     def _read_transcript(self, given: Mapping[str, Any]) -> Json:
         session, after = self._find_session(given), _count(given, "after", 0)
+        # At least one: with nothing to read, the answer would name the same place as the next one, and its
+        # reader would ask for ever.
         most = min(_count(given, "most", 200) or 1, MAX_ITEMS)
         items: list[Json] = []
         is_more = True
@@ -134,9 +136,12 @@ class Content:
 
     def _read_image(self, given: Mapping[str, Any]) -> Json:
         seq, _, number = str(given.get("ref")).partition(".")
+        # Checked as text before it is a number, because Python refuses to read a very long one, with another
+        # error.
         is_ref = seq.isascii() and seq.isdecimal() and number.isascii() and number.isdecimal()
         records = self._read_records(int(seq)) if is_ref and len(seq) < 16 and len(number) < 16 else []
         images = extract_images(records[0]) if records else []
+        # The type is checked again: any other one, such as SVG, could run in the page that shows it.
         if not images or int(number) >= len(images) or images[int(number)].mime_type not in IMAGE_TYPES:
             raise ConfigError(f"ref: {str(given.get('ref'))[:40]!r} names no image that can be shown")
         return {"mime": images[int(number)].mime_type, "base64": images[int(number)].data}
@@ -248,6 +253,8 @@ class Content:
 
 def _count(given: Mapping[str, Any], name: str, default: int | None) -> int:
     value = given.get(name, default)
+    # A page's numbers are exact up to this one. Python's have no end, and one beyond 64 bits would fail in
+    # SQLite.
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
         raise ConfigError(f"{name}: give a whole number from 0, not {str(value)[:40]!r}")
     return value

@@ -40,6 +40,7 @@ def find_result_differences(message: ToolResultMessage) -> list[DiffLine] | None
 def parse_differences(unified: str) -> list[DiffLine]:
     """Return the lines of a unified diff."""
     lines = []
+    # One line more than is shown, so that the limit below knows that something was left out.
     for line in unified.removesuffix("\n").split("\n")[: MAX_LINES + 1]:
         if line.startswith(("---", "+++", "@@", "***")):
             lines.append(["@", line])

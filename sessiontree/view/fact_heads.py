@@ -65,6 +65,7 @@ def read_first_members(kind: str, text: str) -> tuple[Any, ...]:
     found = head.pattern.match(text)
     if found is not None:
         return tuple(map(_parse_value, found.groups()))
+    # A fact of an earlier form does not match the pattern, and is read as a whole.
     members = head.members(read_fact(text))
     return members if head.count > 1 else (members,)
 

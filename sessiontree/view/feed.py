@@ -124,17 +124,22 @@ class TreeFeed:
     async def wait_for_news(self, feed: str, revision: int) -> None:
         """Wait until there is something new for a viewer of a revision."""
         while not self.is_news(feed, revision):
+            # Nothing is awaited between the look above and this line, so no change can come in between and be
+            # lost.
             self._news.clear()
             await self._news.wait()
 
     def dump_changes(self, feed: str, revision: int) -> str:
         """Return what changed as JSON text: a delta, or a snapshot if the revision is unknown here."""
+        # A viewer may have been connected to an earlier program: its numbers mean something else here.
         if feed != self.id or not 0 <= revision <= self.tree.revision:
             return dump_json(self.snapshot())
         return self._make_delta(revision)
 
     def _make_delta(self, since: int) -> str:
         key = (since, self.tree.revision)
+        # Most viewers are at the same revision, so one text serves them all; only stragglers cost one of
+        # their own.
         if self._answer is None or self._answer[0] != key:
             self._answer = (key, dump_json(self._collect_changes(since)))
         return self._answer[1]
@@ -174,6 +179,7 @@ class Viewer:
         if self._sent_s and early_s > 0:
             await self._wait(early_s)  # what follows in the meantime goes along
         await self._feed.wait_for_news(self.known, self.revision)
+        # Text and revision are taken together, with nothing awaited: a change in between would never be sent.
         text = self._feed.dump_changes(self.known, self.revision)
         self.known, self.revision = self._feed.id, self._feed.revision
         self._sent_s = loop.time()

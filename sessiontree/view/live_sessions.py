@@ -58,6 +58,7 @@ class LiveSessions:
     def list_rows_since(self, revision: int) -> list[SessionPanel]:
         """Return the sessions that changed after a revision, newest change first; O(their number)."""
         found = []
+        # Newest first, so that a viewer that is nearly up to date costs only what it lacks.
         for number, changed in reversed(self._changed.items()):
             if changed <= revision:
                 break
@@ -91,6 +92,7 @@ class LiveSessions:
             most -= 1
             found[parent].append(child)
             found[child.session_id] = []
+            # Behind all others, so that one session with thousands of children does not take every line.
             turns.append((parent, children))
             turns.append((child.session_id, iter(child.live_children.values())))
         return found
@@ -128,6 +130,7 @@ class LiveSessions:
         session.number = len(self._rows)
         session.spawned_seq = self.last_seq
         session.began_ms = fact.at_ms or self.last_at_ms
+        # A budget of its own names the session itself, which is not in the table yet.
         session.account = self.sessions.get(fact.account, session)
         session.budget = spec.budget
         self._rows.append(session)
@@ -157,6 +160,7 @@ class LiveSessions:
             self._touch(session)
 
     def _on_ended(self, text: str) -> None:
+        # Searched as text, because most ends charge nothing and would be parsed in vain.
         if '"charged":' in text:
             for fact in read_facts(text):
                 if isinstance(fact, UsageCharged):

@@ -57,6 +57,8 @@ def render_markdown(text: str) -> str | None:
         return None
     shown = make_lines_visible(text)
     env: dict[str, Any] = {}
+    # Cleaned although the renderer passes no HTML: an error in one of the two is then not enough for a script
+    # to run.
     return nh3.clean(_PARSER.render(shown, env), tags=set(TAGS), attributes={}, link_rel=None)
 
 

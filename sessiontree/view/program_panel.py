@@ -178,6 +178,7 @@ class ProgramPanel:
 
     def _on_advanced(self, fact: said.ProgramAdvanced, seq: int) -> None:
         for note in fact.notes:
+            # Cut first: making a megabyte visible only to drop it would cost time for each note.
             text = make_visible(note.text.strip()[:GIST_CHARS])
             if note.sort == "phase":
                 self.phases.append(text)
@@ -186,6 +187,8 @@ class ProgramPanel:
             else:
                 self.notes.append((note.sort, text))
         for number, call in enumerate(fact.calls, start=fact.first):
+            # The list is indexed by number: a fact that leaves a gap or repeats a number must not shift the
+            # others.
             if number != len(self.steps):
                 continue
             gist = make_visible(dump_readable(call.arguments)[:GIST_CHARS])
@@ -219,6 +222,7 @@ class ProgramPanel:
 
     def _on_resolved(self, fact: said.CallResolved, seq: int) -> None:
         step = self._step(fact.key)
+        # The counts are moved once for each call, whatever the facts repeat.
         if step is None or step.state in _ENDED:
             return
         self.now[step.state] -= 1

@@ -92,6 +92,7 @@ def save_tree(journal: Journal, tree_id: str, moments: int = MOMENTS) -> dict[st
 def render_saved_page(saved: dict[str, Any], script: str, title: str) -> str:
     """Return a page of a script and its data; the script is not escaped, because it is the product's own."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # A model's text could otherwise end the element with "</script>" and begin one of its own.
     data = dump_json(saved).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return format_page(
         title[:200],
@@ -130,6 +131,7 @@ def _collect_members(feed: TreeFeed, content: Content, most_moments: int) -> Ite
         shown = {ref: content.answer("image", {"ref": ref}) for ref in refs}
         has_programs = any(item["kind"] == "program" for item in items)
         own = content.programs(session.session_id) if has_programs else {}
+        # Counted as it will be written, and before it is kept: the file must open in a browser.
         left -= len(dump_json([items, found, shown, own]))
         if left < 0:
             break

@@ -123,6 +123,7 @@ class SessionPanel:
         self.is_asking = False
         self.reply = text
         self.failed_turn = ""
+        # Keys name the turn, so those of an earlier reply can't match any more and would only be kept.
         self.settled.clear()
         self._calls = None
 
@@ -171,6 +172,7 @@ class SessionPanel:
             return "stopping"
         if self.live_children and any(each.waits_for_children for each in self.programs.values()):
             return "waiting for children"
+        # After the children, because a program that only waits for children has a call that runs.
         if self.running or self.asked:
             return "calling"
         if self.is_asking:

@@ -88,6 +88,8 @@ def find_whole_text(record: JournalRecord, item: str | None, name: str) -> str |
         return _find_whole_argument(asked[0].question.call.arguments, name) if asked else None
     index, _, part = item.partition(".")
     facts = record.facts
+    # The name comes from a browser; other digits of Unicode are decimals too, and a sign would count from the
+    # end.
     if not (index.isascii() and part.isascii() and index.isdecimal() and part.isdecimal()):
         return None
     tell = _TOLD.get(type(facts[int(index)])) if int(index) < len(facts) else None
@@ -102,6 +104,7 @@ def find_whole_text(record: JournalRecord, item: str | None, name: str) -> str |
 
 
 def _find_whole_argument(arguments: Mapping[str, JsonValue], name: str) -> str | None:
+    # The viewer knows the name only as it was shown, with invisible characters made visible.
     found = [value for known, value in arguments.items() if make_visible(known) == name]
     return format_argument(name, found[0], None)[1] if found else None
 
@@ -250,6 +253,7 @@ def _on_answered(fact: said.CallResolved, most: int | None) -> Iterator[Item]:
     try:
         answers = json.loads(_join_text(fact.message))["answers"]
         text = "\n".join(", ".join([*each["chosen"], *filter(None, [each["text"]])]) for each in answers)
+    # The answer is still shown: what a person decided must be readable in every transcript.
     except (ValueError, KeyError, TypeError):  # a hook has replaced it
         text = _join_text(fact.message)
     yield _make_item("answer", f"{details['answered_by']} answered ({details['surface']})", text, most)
