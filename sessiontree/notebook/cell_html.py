@@ -169,6 +169,7 @@ def _sort_in_tree_order(rows: Sequence[Any], parent: int) -> list[Any]:
     below: dict[int | None, list[int]] = {}
     for number, row in enumerate(rows):
         below.setdefault(row[parent], []).append(number)
+    # A stack and no recursion: a tree may be deeper than Python's calls may be.
     ordered, left = [], below.get(None, [])[::-1]
     while left:
         number = left.pop()

@@ -38,8 +38,11 @@ class CellInterrupts:
     def hear(self, reply: PendingReply) -> None:
         """Take a reply that nobody waits for any longer; on its loop."""
         left = (reply, asyncio.get_running_loop())
+        # A reply is heard on the loop of its tree, and the end of a cell on the kernel's thread.
         with self._lock:
             is_late = time.monotonic() < self._until_s
+            # On the loop of the sync trees a wait can end after its cell did: the thread sees the interrupt
+            # first.
             if not is_late:
                 self._left.append(left)
         if is_late:
@@ -58,6 +61,8 @@ class CellInterrupts:
 
     def _begin(self, reply: PendingReply) -> None:
         task = asyncio.get_running_loop().create_task(_interrupt(reply))
+        # A loop keeps only a weak reference to a task; without this one it could be collected before it has
+        # interrupted.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -53,6 +53,7 @@ def show_values(shell: Any) -> None:
     formatters = getattr(shell, "display_formatter", None)
     if formatters is None or getattr(shell, "_sessiontree_shows", False):
         return
+    # The mark is on the shell and not here: `%load_ext` in a second shell of the same process must work.
     shell._sessiontree_shows = True  # noqa: SLF001 - the mark is this module's
     for module, name, shows in _TYPES:
         formatters.mimebundle_formatter.for_type_by_name(module, name, _adapt(shows))
@@ -160,6 +161,8 @@ class RunningCell:
                 publisher.set_thread_parent(parent or self._parent)
             publisher.publish(bundle, **how)
 
+        # The publisher keeps its cell in a context variable; in a context of its own the change reaches
+        # nobody else.
         Context().run(show)
 
     def begin_picture(self, state_dir: Path, tree_id: str, session: str) -> None:
@@ -169,6 +172,7 @@ class RunningCell:
 
     def _end_cell(self, result: object) -> None:
         pictures, self._pictures = self._pictures, []
+        # Kept now, because the next cell may begin before the picture is drawn, and it belongs to this one.
         parent = self._parent
         for picture in pictures:
             VIEWS.submit(partial(self._renew, *picture, parent))
@@ -176,6 +180,7 @@ class RunningCell:
     async def _renew(self, shown: str, state_dir: Path, tree_id: str, session: str, parent: Any) -> None:
         with suppress(SessionTreeError):
             async with VIEWS.get_trees(state_dir).look_at(tree_id) as tree:
+                # The last facts of the cell are read from the journal, which may be a moment behind.
                 await asyncio.sleep(SETTLE_S)
                 bundle = _render_picture(tree.feed.snapshot(), session)
             self.publish(bundle, parent, transient={"display_id": shown}, update=True)

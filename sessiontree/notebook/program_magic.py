@@ -124,6 +124,8 @@ async def run_program_cell(words: str, code: str, variables: Mapping[str, Any]) 
     """
     order = order_in(words, variables)
     tree, state_dir = find_tree(order.tree)
+    # Read before the program runs, because only its facts are shown, and an earlier one may have the same
+    # calls.
     before = last_seq(state_dir, tree.tree_id)
     try:
         value = tree.session(order.session).run_program(code.strip(), **order.inputs)

@@ -33,6 +33,8 @@ async def show_bar(
     bar = CellBar(total, kind) if is_in_kernel() else TerminalBar(total, kind, sys.stderr)
     bar.draw()
     try:
+        # A caller may leave its loop early, and the children's stream must end then and not when it is
+        # collected.
         async with aclosing(ended):
             async for result in ended:
                 bar.take(result)

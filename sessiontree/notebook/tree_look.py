@@ -28,6 +28,7 @@ def look(state_dir: Path, tree_id: str, *, with_times: bool = False) -> dict[str
 
     async def read() -> dict[str, Any]:
         async with VIEWS.get_trees(state_dir).look_at(tree_id) as tree:
+            # A cell shows a tree once, so a part of it would stay in the notebook as if it were the whole.
             await tree.wait_until_whole()
             snapshot = tree.feed.snapshot()
             paths = [row[0] for row in snapshot["rows"][:MAX_SESSIONS]]

@@ -42,6 +42,7 @@ class TreeTalk:
 
     def hear(self, message: object) -> None:
         """Take a message of the page; on any thread."""
+        # Messages come from a page; whatever is not a question of it is dropped without an answer.
         if not isinstance(message, dict):
             return
         number, verb, given = message.get("id"), message.get("ask"), message.get("given", {})
@@ -57,6 +58,8 @@ class TreeTalk:
             async with self._views.get_trees(self._state_dir).look_at(self._tree_id) as tree:
                 value = await tree.ask(verb, given)
                 if verb == "snapshot" and not self._is_telling:
+                    # Set before the task begins: two snapshots that are asked for at once must not start two
+                    # streams of news.
                     self._is_telling = True
                     self._views.submit(lambda: self._tell(value["feed"], value["revision"]))
             self._send({"id": number, "value": value})

@@ -81,6 +81,8 @@ class ViewThread:
     def end(self) -> None:
         """Let all trees go and end the thread; the next call starts another one."""
         with self._lock:
+            # Taken out under the lock: a widget that asks meanwhile gets a new loop and not one that is
+            # ending.
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
             return
@@ -100,6 +102,7 @@ class ViewThread:
             server.stop()
         if serving:
             await asyncio.wait(serving)
+        # Listed before the trees are closed: closing may start tasks of its own, which must not be cancelled.
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for each in trees.values():
             await each.close()

@@ -72,6 +72,8 @@ def get_widget(state_dir: Path, tree_id: str) -> TreeWidget:
     key = (state_dir, tree_id)
     if key not in _WIDGETS:
         while len(_WIDGETS) >= MAX_WIDGETS:
+            # Each widget has a comm in the front end, which nothing else would close as long as the kernel
+            # lives.
             _WIDGETS.pop(next(iter(_WIDGETS))).close()
         _WIDGETS[key] = TreeWidget(state_dir, tree_id)
     return _WIDGETS[key]
