@@ -195,6 +195,8 @@ class RuntimeBase:
     def _begin(self, open_runtime: Callable[[], runtime.Runtime]) -> None:
         self._crossing = Crossing()
         self._runtime: runtime.Runtime | None = None
+        # Before the runtime is opened: an interrupt during the opening then finds a lease, and closes what
+        # there is.
         self._crossing.open(self._end)
         try:
             self._crossing.run(self._open, open_runtime)
@@ -257,6 +259,7 @@ class TreeBase:
 
     async def _close_on_loop(self) -> None:
         """Close from the loop: calls that wait in the tree end, and its lease is released."""
+        # In a thread, because closing waits for the loop, and this runs on it.
         await asyncio.to_thread(self.close)
 
     @property

@@ -54,18 +54,23 @@ class Prompt:
         answer, failure = None, None
         try:
             answer = self._question(self._request)
+        # Not an answer: the question goes back and is asked again by the next thread that waits.
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
             failure = error
+        # Before the hand-over: an interrupt between the two lines must not have the person asked a second
+        # time.
         self.is_answered = True
         with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits for the answer
             self._loop.call_soon_threadsafe(self._settle, answer, failure)
 
     def _settle(self, answer: Any, failure: BaseException | None) -> None:
+        # The question may have been withdrawn while the answer was on its way to the loop.
         if not self._outcome.done():
             self._outcome.set_result((answer, failure))
         elif iscoroutine(answer):
+            # Nobody will await it, and Python would complain about a coroutine that was never run.
             answer.close()
 
     async def answer(self) -> Any:
@@ -99,6 +104,7 @@ class Prompts:
             on_withdrawn: Called on the loop if the question is cancelled while it is being asked.
         """
         prompt = Prompt(question, request)
+        # The loop adds questions and threads take them, so both hold the same lock for a moment.
         with self._news:
             self._waiting.append(prompt)
             self._news.notify_all()
@@ -115,6 +121,8 @@ class Prompts:
             prompt.is_withdrawn = True
             if prompt in self._waiting:
                 self._waiting.remove(prompt)
+            # Looked at under the lock: a thread that takes questions now has either taken this one, or finds
+            # it gone.
             return prompt in self._asked and not prompt.is_answered
 
     def serve_until(self, future: Future[Any]) -> None:
@@ -147,13 +155,18 @@ class Prompts:
         here = threading.get_ident()
         with self._news:
             while not future.done():
+                # Two threads must not ask at once, but a question that itself uses the tree may lead to
+                # another one within it.
                 if self._waiting and all(prompt.thread == here for prompt in self._asked):
                     prompt = self._waiting[0]
                     prompt.thread = here
+                    # In the caller's list first: from here on an interrupt at any line finds the question and
+                    # puts it back.
                     taken.append(prompt)
                     self._asked.append(prompt)
                     self._waiting.popleft()
                     return
+                # Not without a limit: an interrupt just before a wait begins is noticed only at its end.
                 self._news.wait(LOOK_S)
 
     def _give_back(self, taken: list[Prompt]) -> None:
@@ -163,6 +176,7 @@ class Prompts:
             for prompt in taken:
                 if prompt in self._asked:
                     self._asked.remove(prompt)
+                # An interrupt may have come between the two lists, when the question is in both.
                 if not (prompt.is_answered or prompt.is_withdrawn or prompt in self._waiting):
                     self._waiting.appendleft(prompt)
             self._news.notify_all()
@@ -217,6 +231,7 @@ class Crossing:
             try:
                 return _await_outcome(future)
             except BaseException:
+                # The call goes on on the loop although nobody waits, so its task is asked to end, too.
                 future.cancel()
                 raise
 
@@ -237,6 +252,8 @@ class Crossing:
                 self.prompts.serve_until(future)
                 return future.result()
             except CancelledError:
+                # The loop cancels waiting calls for two reasons, and the caller must know whether the tree
+                # can be opened again here.
                 raise make_not_open_error() if self._closing else ended() from None
             except BaseException:
                 future.cancel()
@@ -261,6 +278,7 @@ class Crossing:
                 with PORTAL.in_use(lease):
                     _await_outcome(lease.submit(lease.close))
             except Exception:
+                # Asked before the lease is given back, which would answer both questions with no.
                 is_news = lease.thread.is_running and PORTAL.holds(lease)
                 self._give_back(lease)
                 if is_news:  # otherwise another thread closed it, or its loop has ended
@@ -294,9 +312,11 @@ class Crossing:
 
     async def _end(self, close: Callable[[], Any]) -> None:
         self._closing = True
+        # Before the tree closes, because these wait for things that a closed tree never does.
         for task in list(self._tasks):
             task.cancel()
         await close()
+        # After the tree has closed: most waits end by that, with an error that says more than a cancellation.
         waits = [asyncio.wrap_future(future) for future in list(self._waits) if not future.done()]
         if waits:
             done, late = await asyncio.wait(waits, timeout=LAST_WAITS_S)

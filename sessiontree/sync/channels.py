@@ -96,6 +96,7 @@ class TerminalChannel(terminal.TerminalChannel):
 
     def put(self, question: TerminalQuestion) -> ApprovalAnswer | None:
         """Show ``question`` and wait for a valid answer on this thread; None = it was withdrawn meanwhile."""
+        # A question may lead to another one on the same thread, so the lock can be taken twice there.
         with self._mine:
             self._question = question
             try:
@@ -110,6 +111,7 @@ class TerminalChannel(terminal.TerminalChannel):
 
     async def _read_line(self) -> str:
         line = self._reads.readline()
+        # A line can't be taken back from `input()`, so what was typed for a withdrawn question is dropped.
         if self._question is not None and self._question.is_withdrawn:
             raise WithdrawnError
         return line

@@ -60,10 +60,13 @@ class Pump(Generic[T]):
             self._over = True
             self._change()
             if isinstance(source, AsyncGenerator):
+                # After the readers were woken, since closing a source may take a while.
                 await source.aclose()
 
     def _change(self) -> None:
         """Wake all waiting tasks, which check again."""
+        # A new event for each change: one that is set and cleared again could be missed by a task that has
+        # not run yet.
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -78,6 +81,7 @@ class Pump(Generic[T]):
         taken = [self._held.popleft() for _ in range(min(at_most, len(self._held)))]
         if taken:
             self._change()
+        # Only when nothing is held: items that came before the failure are given first.
         elif self._failure is not None:
             raise self._failure
         return taken
@@ -201,6 +205,8 @@ class ProgressReader:
             try:
                 event = self.next()
             except SessionTreeError:
+                # Looked at again, because the tree may have been closed while this thread waited; that is the
+                # end and no error.
                 if self._crossing.is_open:
                     raise
                 return

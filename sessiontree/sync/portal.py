@@ -97,6 +97,8 @@ class LoopThread:
         finally:
             with self._lock:
                 self._is_ending = True
+                # Copied under the lock: a done future removes itself from the set, on whichever thread it was
+                # set.
                 futures = list(self._futures)
             for future in futures:
                 with contextlib.suppress(InvalidStateError):
@@ -123,6 +125,7 @@ class LoopThread:
         with self._lock:
             if self._is_ending:
                 raise ended()
+            # Under the lock with the check, so that no future is added after the last ones were failed.
             self._futures.add(future)
             self.loop.call_soon_threadsafe(self._start, partial(function, *given, **named), future)
         future.add_done_callback(self._futures.discard)
@@ -132,6 +135,8 @@ class LoopThread:
         task = self.loop.create_task(_call(function))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
+        # Settled by the task and not by the function, so that a cancelled task, too, ends the wait of its
+        # thread.
         task.add_done_callback(partial(_settle, future))
         future.add_done_callback(partial(self._stop, task))
 
@@ -148,6 +153,7 @@ class LoopThread:
         if self._is_ending:
             self.thread.join()
         else:
+            # An interrupted call still cleans up on the loop, such as a tool that ends its process.
             self._portal.call(self._await_last_calls)
             self._watching.cancel()
         self._opened.__exit__(None, None, None)
@@ -256,8 +262,12 @@ class Portal:
         Raises:
             ConfigError: called on the loop itself.
         """
+        # Before the lock: whoever holds it may wait for the loop, and the loop's own thread would then wait
+        # for ever.
         self.check_thread()
         with self._lock:
+            # A SystemExit on the loop has ended it; the trees of that loop are lost, and new ones get a new
+            # loop.
             if self._thread is not None and not self._thread.is_running:
                 self._thread.stop()
                 self._thread = None
@@ -306,6 +316,7 @@ class Portal:
 
     def close_at_exit(self) -> None:
         """Close everything that is open, in reverse order, and end the thread; the interpreter exits."""
+        # In reverse, because a tree may use a runtime that was opened before it.
         for lease in reversed(list(self._leases)):
             with contextlib.suppress(Exception):
                 self._close(lease)
@@ -319,11 +330,14 @@ class Portal:
             closing.result(EXIT_S)
         except NotInTime:
             # Something blocks the loop. The thread is a daemon and ends with the process.
+            # It is never taken back: the loop then counts as in use, and nobody waits for its thread.
             self._calls += 1
 
     def reset_after_fork(self) -> None:
         """Begin again in a forked child, which has neither the thread nor the trees."""
         thread, self._thread = self._thread, None
+        # Another thread of the parent may have held the lock at the fork, and does not exist here to release
+        # it.
         self._lock = threading.Lock()
         self._leases = {}
         self._calls = 0
