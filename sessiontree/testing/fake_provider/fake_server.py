@@ -97,6 +97,7 @@ async def cut_connections(writers: Iterable[asyncio.StreamWriter]) -> None:
     """
     here = list(writers)
     for writer in here:
+        # Not closed gently: a client that reads nothing would keep the connection open, and the test with it.
         writer.transport.abort()
     for writer in here:
         with contextlib.suppress(OSError):
@@ -148,6 +149,7 @@ class FakeProvider:
     async def until(self, is_so: Callable[[FakeCounts], bool]) -> None:
         """Wait until ``is_so`` is true of the counts."""
         while not is_so(self.counts):
+            # Nothing is awaited between the look and this line, so no change can be missed.
             self._changed.clear()
             await self._changed.wait()
 
@@ -225,6 +227,7 @@ class FakeProvider:
             if not await _stream(events, reply, reader, writer):
                 writer.transport.abort()
                 return False
+        # Only after the last byte: a provider charges nothing for a reply that it did not finish.
         self.counts.input_tokens += said.usage.input_tokens
         self.counts.output_tokens += said.usage.output_tokens
         if said.signature:  # of a reply that broke off nothing is signed
@@ -354,6 +357,8 @@ async def _stream(
                 left -= len(part)
                 if left <= 0:
                     return False
+            # A client that leaves is only noticed by reading: writes succeed until the kernel's buffer is
+            # full.
             if reader.at_eof():
                 raise ReaderGone
         await _pause(reader, reply.between_s)
