@@ -105,6 +105,7 @@ class ProviderGate:
         """Return what it means for a sample that its provider failed, after asking the provider again."""
         if self._model is None:
             return "error"  # nobody can be asked: the model may be a script
+        # Many samples are lost at once when a provider fails; one question is asked for all of them.
         async with self._lock:
             if self.is_closed or self.failure is not None:
                 return "run"
@@ -128,6 +129,7 @@ class ProviderGate:
         try:
             while problem:
                 left_s = longest_s - (time.monotonic() - began_s)
+                # A refused key stays refused: waiting would cost an hour, and change nothing.
                 if REFUSED in problem or left_s <= 0:
                     self.failure = ConfigError(
                         f"the provider does not answer: {problem}; no sample was scored for that: the same "
@@ -139,6 +141,7 @@ class ProviderGate:
                 problem = await self.ask()
             self._say(f"the provider answers again after {time.monotonic() - began_s:.0f} s; the run goes on")
         finally:
+            # In any case, also after a cancellation: a gate that stays closed would hold the run for ever.
             self._waiting = None
             self._opened()
 
@@ -153,6 +156,8 @@ class ProviderGate:
                 workspace,
                 app=app,
                 runtime=runtime,
+                # Without retries: the gate has pauses of its own, and its question must say how things are
+                # now.
                 limits=Limits(model_retries=0),
                 purpose="bench: a question",
             ) as tree:

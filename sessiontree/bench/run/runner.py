@@ -153,6 +153,7 @@ class RuntimeKeeper:
             EngineLost: it was lost too often.
         """
         async with self._lock:
+            # Several attempts report the loss of one runtime; it counts once.
             if runtime is not self._runtime:
                 return
             self._losses += 1
@@ -160,6 +161,8 @@ class RuntimeKeeper:
             await _close(runtime)
             if self._losses >= MAX_LOSSES:
                 raise error
+            # Within the lock, so that no attempt makes the next runtime before the pause is over; the first
+            # loss pauses for nothing.
             await asyncio.sleep(2.0 ** (self._losses - 1) - 1)
 
     async def close(self) -> None:
@@ -236,6 +239,7 @@ class _Driver:
                 tally = await self.tally()
                 self._progress.count(tally)
         finally:
+            # The gate first: it asks by a tree of the runtime that is closed next.
             await self._gate.close()
             await self._keeper.close()
             await self._tidy()
@@ -279,6 +283,8 @@ class _Driver:
     async def _dispatch(self, group: asyncio.TaskGroup) -> bool:
         """Start attempts until nothing waits; return whether the money ended it."""
         while True:
+            # Before anything is looked at: a change that comes while the ledger is asked ends the next wait
+            # at once.
             self._changed.clear()
             if (broken := self._broken or self._gate.failure) is not None:
                 raise broken
@@ -292,6 +298,7 @@ class _Driver:
                     self._running[lease.lease_id] = (None, group.create_task(self._attempt(lease)))
                 if found.leases:
                     continue
+            # Counted only when nothing runs here: other programs may still hold samples that come back.
             if not self._running and not self._gate.is_closed:
                 tally = await self.tally()
                 if is_capped or self._stopped or not (tally.waiting or tally.leased):
@@ -327,6 +334,7 @@ class _Driver:
             keep = self._options.keep
             wanted = keep == "all" or (keep == "failed" and not result.passed)
             is_written = await self._ledger.commit(lease, result, keeps=wanted)
+            # Set at once: an error from here on must not give back a lease that is committed.
             is_settled = True
             keeps = is_written and wanted
             if is_written:
@@ -366,6 +374,8 @@ class _Driver:
             failure=lost.kind,
         )
         self._progress.retried(lease, lost.error, lost.tree_id)
+        # Nothing is leased until all has ended: what was lost together is then tried one by one, to find
+        # which sample takes the others along.
         self._drains = self._drains or ending == "shared"
         if ending == "run" and lost.kind is not FailureKind.PROVIDER:
             self._barren += 1
@@ -380,6 +390,7 @@ class _Driver:
 
     def _drop(self, lease_id: str) -> None:
         """End an attempt whose lease somebody else has taken over; its score would be refused."""
+        # Taken out before it is cancelled, which is how the attempt knows that only its lease was lost.
         running = self._running.pop(lease_id, None)
         if running is not None:
             running[1].cancel()
@@ -450,12 +461,15 @@ class _Driver:
 
         Also without a cap: a later command may have one.
         """
+        # A copy, because attempts end while their costs are asked.
         for lease_id, (attempt, _) in list(self._running.items()):
             if attempt is None or attempt.tree_id is None:
                 continue
             with suppress(SessionTreeError, TimeoutError):
                 async with asyncio.timeout(COST_S):
                     receipt = await attempt.runtime.backend.supervisor.receipt(attempt.tree_id)
+                    # It may have ended while its receipt was on the way; its own, later count must not be
+                    # overwritten.
                     if lease_id in self._running:
                         self._ledger.costs[lease_id] = sum(line.usage.cost_usd for line in receipt)
         await self._ledger.beat()  # which writes them at once

@@ -183,6 +183,7 @@ class AttemptRun:
         clock = self._start_clock(None)
         asked = await run_own(partial(self._build_options, attempt), clock, self._grace_s)
         if asked.is_late or asked.error is not None or asked.value is None:
+            # First: code that blocks the loop makes other samples late, which must not count against them.
             self._check_stall(clock)
             if asked.is_late:
                 late = _Outcome("timeout", failure=FailureKind.TIMEOUT)
@@ -192,6 +193,7 @@ class AttemptRun:
             await self._check_outcome(outcome, None, None, ())
             return self._build_result(attempt, outcome, ())
         self.tree = self._make_tree(*asked.value)
+        # Before the tree is opened: an attempt that is killed in between still says where its facts are.
         self._ledger.note_tree(lease, self.tree.tree_id)
         try:
             return await self._run_in_tree(attempt, self.tree)
@@ -204,10 +206,13 @@ class AttemptRun:
             try:
                 outcome = await self._judge(attempt, tree)
             finally:
+                # Code of the suite that was given up may go on; from here on it can't use a tree that is
+                # being closed.
                 attempt.attach(None)
             receipt: tuple[ReceiptLine, ...] = ()
             try:
                 if outcome.status == "completed":
+                    # Only after the scorers, which may look at sessions that still live.
                     receipt = await tree.finish("scored")
                 else:
                     receipt = await tree.cancel(f"the sample is over: {outcome.status}")
@@ -249,6 +254,7 @@ class AttemptRun:
             self._check_stall(clock)
             return await self._score_at_limit(attempt, tree, _Outcome("timeout", failure=FailureKind.TIMEOUT))
         if solved.error is not None:
+            # The facts decide whether it was a limit: a solver may catch such an error and raise another one.
             limit = await self._limit_met(tree, solved.error)
             if limit is not None:
                 return await self._score_at_limit(
@@ -256,6 +262,7 @@ class AttemptRun:
                 )
             return _Outcome("error", error=solved.error, failure=FailureKind.SOLVER)
         attempt.output = solved.value
+        # A clock of its own: what the agent used must not be taken from the scorers.
         judging = SampleClock(self._place.sample_timeout_s, None, _report_no_waits)
         judged = await run_own(partial(self._score_all, attempt), judging, self._grace_s)
         if judged.error is not None or judged.value is None:
@@ -276,6 +283,8 @@ class AttemptRun:
             raise
         except SessionTreeError:
             return None
+        # A budget may also be used up by attempts that were lost; then the loss decides, and the sample runs
+        # again.
         if faults.lost is not None or faults.unpriced is not None:
             return None  # that comes first
         spent = faults.spent or find_spent_member(self._budget, causes, receipt)
@@ -295,6 +304,7 @@ class AttemptRun:
         if tree is not None:
             with suppress(SessionTreeError, TimeoutError):  # it has ended, or is about to
                 async with asyncio.timeout(GRACE_S):
+                    # Before the scorers, so that the agent changes nothing any more while its work is judged.
                     await tree.main.interrupt(f"the sample is over: {outcome.status}")
         if not hasattr(attempt, "output"):
             attempt.output = None if tree is None else await self._find_last_output(tree)
@@ -370,6 +380,8 @@ class AttemptRun:
         own = None if budget is None else budget.cost_usd
         suites = self._place.suite.budget
         is_suites = suites is not None and suites.cost_usd is not None
+        # Who set the bound decides what its end means: the suite's budget is part of the task, the run's
+        # money is not.
         self._is_capped = not is_suites and (own is None or own > reserved)
         cost_usd = reserved if own is None else min(own, reserved)
         return (budget or Budget()).model_copy(update={"cost_usd": cost_usd})
@@ -404,6 +416,8 @@ class AttemptRun:
             faults = await asyncio.to_thread(self._find_stored_faults, tree.tree_id)
         else:
             faults = TreeFaults()
+        # The order is that of blame: a loss first, then a missing price, and only then what the agent used
+        # up.
         lost = next((each for each in errors if isinstance(each, LOST)), None)
         if lost is not None:
             raise AttemptLost(
@@ -447,6 +461,7 @@ class AttemptRun:
 
     def _compute_cost(self, receipt: tuple[ReceiptLine, ...]) -> float:
         known = self._ledger.costs.get(self._lease.lease_id, 0.0)
+        # An attempt that was lost has no receipt, and what was counted while it ran must not be forgotten.
         return max(known, sum(line.usage.cost_usd for line in receipt))
 
     def _build_result(
@@ -533,6 +548,7 @@ def walk_causes(error: BaseException) -> Iterator[BaseException]:
     waiting, seen = [error], set[int]()
     while waiting:
         found = waiting.pop(0)
+        # Causes may form a ring, since code of a suite can set them as it likes.
         if id(found) in seen:
             continue
         seen.add(id(found))

@@ -58,6 +58,8 @@ async def run_own(work: Callable[[], Coroutine[Any, Any, T]], clock: Clock, grac
     task = asyncio.get_running_loop().create_task(_await_own(work))
     try:
         while True:
+            # Asked again after each wait: the time stops while the tree waits, so the first answer may have
+            # been too short.
             left_s = await clock.left_s()
             if left_s is not None and left_s <= 0:
                 break
@@ -102,6 +104,7 @@ async def _end(task: asyncio.Task[Any], grace_s: float) -> None:
     coroutine = task.get_coro()
     if inspect.iscoroutine(coroutine):
         try:
+            # Closing raises where the code waits, so that its `finally` blocks still run.
             coroutine.close()
         except (RuntimeError, ValueError) as error:  # it catches even that, or runs in this moment
             _LOG.warning("it can't be closed either: %s", error)
@@ -130,9 +133,11 @@ async def call_own(function: Callable[..., T | Awaitable[T]], argument: object) 
 async def _run_in_thread(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
+    # Code in the thread must see the attempt's variables, which a new thread would not have.
     context = contextvars.copy_context()
 
     def settle(value: T | None, error: BaseException | None) -> None:
+        # The attempt may have been cancelled while the thread worked; setting a result would then raise.
         if done.done():
             return
         if error is not None:
@@ -145,6 +150,7 @@ async def _run_in_thread(work: Callable[[], T]) -> T:
             value, error = context.run(work), None
         except BaseException as raised:  # noqa: BLE001 - raised again by whoever waits
             value, error = None, raised
+        # The thread may outlive the run: it was given up and ends when it likes.
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, error)
 

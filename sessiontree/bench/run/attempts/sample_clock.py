@@ -47,6 +47,7 @@ class SampleClock:
 
         Nobody is asked how long the tree has waited before its time would be over without that.
         """
+        # Once over it stays over: a wait that is reported later must not bring a sample back.
         if self._is_over:
             return 0.0
         used_s = time.monotonic() - self.began_s
@@ -55,6 +56,7 @@ class SampleClock:
             bounds.append(self._wall_s - used_s)
         if self._limit_s is not None:
             left_s = self._limit_s - used_s
+            # Only now: the question goes to the supervisor, and most samples end long before their limit.
             if left_s <= 0:
                 left_s += await self._measure_waits()
             bounds.append(left_s)
@@ -96,6 +98,7 @@ class LoopWatch:
     def measure_blocked_s(self, since_s: float) -> float:
         """Return how long the loop was blocked since a time of the monotonic clock."""
         self._look()  # the standstill that has just ended, if its own task did not run yet
+        # A standstill that began before the sample counts only from the sample's beginning on.
         return sum(min(late_s, at_s - since_s) for at_s, late_s in self._blocks if at_s > since_s)
 
     def can_excuse(self, since_s: float, limit_s: float | None) -> bool:

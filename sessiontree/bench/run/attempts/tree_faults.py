@@ -55,6 +55,8 @@ def find_faults(records: Iterable[JournalRecord]) -> TreeFaults:
     found, failures, has_run, has_failed = TreeFaults(), Counter[tuple[str, int]](), False, False
     for record in records:
         kind = parse_fact_kind(record.text)
+        # Searched as text first: most facts of a tree are irrelevant here, and parsing them takes most of the
+        # time.
         if kind not in _READ or not any(each in record.text for each in _NEEDED.get(kind, ("",))):
             continue
         fact = record.to_json()
@@ -117,6 +119,7 @@ def _note_end(found: TreeFaults, fact: dict[str, Any]) -> None:
 
 
 def _note_loss(found: TreeFaults, error: SessionFailed, kind: FailureKind) -> None:
+    # The first loss is kept, because later ones often follow from it.
     if found.lost is None:
         found.lost, found.lost_by = error, kind
 

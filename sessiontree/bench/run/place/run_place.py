@@ -204,6 +204,8 @@ class RunPlace:
         except OSError as error:
             raise ConfigError(f"run_dir {str(self.path)!r} can't be made: {error}") from error
         state = self.state_dir()
+        # SQLite's locks do not hold on network file systems, and a journal there would be damaged without a
+        # word.
         fault = find_network_fault(state)
         if fault:
             raise ConfigError(f"the run's journals can't be in {str(state)!r}: {fault}")
@@ -223,6 +225,8 @@ class RunPlace:
             return link
         with suppress(FileExistsError):  # or another command has just made it
             link.symlink_to(wanted)
+        # Read back and compared: of two commands that make the link at once, both must use the one that is
+        # there.
         held = link.readlink() if link.is_symlink() else link
         if held != wanted:
             raise ConfigError(
@@ -288,6 +292,7 @@ class RunPlace:
         file = self.path / CONFIG
         if not _is_consistent(file, held):
             text = json.dumps({**held, "options": options}, indent=2, default=str)
+            # A name of this process, because several programs may write the file at the same time.
             made = self.path / f".{CONFIG}.{os.getpid()}"
             made.write_text(f"{text}\n", "utf-8")
             made.replace(file)
