@@ -81,6 +81,7 @@ class LookAtImage(Tool[LookAtImageParams]):
         told: list[JsonValue] = []
         shown: list[ImageContent] = []
         for number, source in enumerate(params.images, 1):
+            # One after another, because each image is held whole, and eight at once would multiply that.
             data = await _load_data(source, ctx)
             facts = await inspector.inspect(data, repr(source[:SHOWN_CHARS]))
             lines.append(f"Image {number}, {source[:SHOWN_CHARS]!r}: {facts.describe()}")
@@ -123,6 +124,7 @@ async def _load_data(source: str, ctx: ToolContext) -> bytes:
         raise ExecutionError(f"{name} answered with status {page.status}", page.may_pass)
     if page.truncated:
         raise ImageRefused(name, f"it is longer than the {len(page.body):,} bytes that may be read of it")
+    # By its first bytes and not by its declared type, which the site chooses.
     if detect_image_type(page.body) is None:
         raise ImageRefused(name, NOT_ONE)
     return page.body

@@ -56,6 +56,7 @@ def format_records(
     room = max_chars - RESERVE_CHARS
     for at, record in enumerate(records):
         left = len(records) - at
+        # Computed again for each record: what a short one leaves goes to those after it.
         share = max(room // left, min(room, FRAME_CHARS + LEAST_CHARS)) - FRAME_CHARS
         if share < LEAST_CHARS:
             break
@@ -145,6 +146,8 @@ class MemorySearch(Tool[MemorySearchParams]):
             output=_format_hits(hits, ctx.config.max_result_chars),
             display=f"{len(hits)} records for {params.query}",
             details={"query": params.query, "hits": [record_row(hit.record, hit.score) for hit in hits]},
+            # A record of a session that read untrusted text carries that on: otherwise memory would wash it
+            # clean.
             untrusted=False if all(hit.record.is_trusted for hit in hits) else "marked",
         )
 

@@ -60,6 +60,7 @@ class ExecProgress:
 
     def __call__(self, text: str) -> None:
         """Take the next piece."""
+        # Only the end is kept: a command may print gigabytes, and each report holds what was printed last.
         self._end = (self._end + text)[-SHOWN_CHARS:]
         self._chars += len(text)
         now = self._clock()
@@ -299,6 +300,7 @@ class Exec(Tool[ExecParams]):
 
     def tier_for(self, params: ExecParams) -> PermissionTier:
         """Return Elevated for a command that is not confined."""
+        # Judged by where it runs and not by the flag: both spellings lead to the same unconfined host.
         return self.tier if params.runs_on == "gateway" else PermissionTier.ELEVATED
 
     def check_allowed(self, params: ExecParams, config: AgentConfig) -> None:
@@ -344,6 +346,7 @@ async def run_command(params: ExecParams, ctx: ToolContext) -> ToolResult:
         host=params.runs_on,
         node=params.node,
     )
+    # Room for the note, so that a later cut of the result does not remove how the command ended.
     keep_bytes = max(max_chars // 2, max_chars - NOTE_CHARS)
     progress = ExecProgress(ctx.update, time.monotonic)
     try:
@@ -375,6 +378,7 @@ def _wait_s(params: ExecParams, ctx: ToolContext) -> float:
         return 0.0
     asked_s = ctx.config.exec_yield_s if params.yield_ms is None else params.yield_ms / 1000
     left_s = ctx.deadline - time.monotonic()
+    # The call has a limit of its own: without time kept back it would end first, and the output with it.
     kept_back_s = min(KEPT_BACK_S + ctx.config.exec_cleanup_s, left_s * MAX_SHARE_KEPT_BACK)
     return max(0.0, min(asked_s, left_s - kept_back_s))
 

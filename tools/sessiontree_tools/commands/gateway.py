@@ -67,6 +67,8 @@ class GatewayTool(Tool[GatewayParams]):
                 the hash, or the patched one is not valid.
             ExecutionError: the tree was opened without a configuration, or its file can't be used.
         """
+        # First, because an argument of another action is a mistake about what will happen, and not something
+        # to ignore.
         _check_arguments(params)
         runtime = ctx.require(RUNTIME)
         match params.action:

@@ -147,6 +147,7 @@ class ProcessTool(Tool[ProcessParams]):
             case "clear":
                 return _report_forgotten(jobs.remove(None))
             case "remove":
+                # A job that runs can't be forgotten: nothing would name it any more.
                 view = await _end_if_running(jobs, params.job_id)
                 jobs.remove(params.job_id)
                 return _report_forgotten((params.job_id,), view)
@@ -190,6 +191,7 @@ async def _read(jobs: Jobs, params: ProcessParams, max_chars: int) -> ToolResult
     limit = min(params.limit or room, room)
     offset = params.offset
     if params.action == "log" and offset is None:
+        # A negative offset counts from the end; a log without one shows what was printed last.
         offset = -limit
     wait_s = params.wait_ms / 1000 if params.action == "poll" else 0.0
     view, part = await jobs.read(params.job_id, offset=offset, limit=limit, wait_s=wait_s)
@@ -230,6 +232,7 @@ def _note(view: JobView, part: OutputPart, *, has_screen: bool) -> str:
 
 
 async def _write(jobs: Jobs, params: ProcessParams) -> ToolResult:
+    # A terminal turns the return key into a line end; a pipe passes on what is written.
     has_terminal = any(view.job_id == params.job_id and view.window for view in jobs.list())
     data = _encode_input(params, "\r" if has_terminal else "\n")
     written = await jobs.write(params.job_id, data, ends=params.eof)
@@ -246,6 +249,8 @@ def _encode_input(params: ProcessParams, enter: str) -> bytes:
             case "submit":
                 return f"{params.data}{enter}".encode()
             case "paste":
+                # The end mark within the text would end the paste early, and a terminal would take the rest
+                # for typed keys.
                 text = params.data.replace(PASTE_END, "")
                 return (f"{PASTE_BEGIN}{text}{PASTE_END}" if params.bracketed else text).encode()
             case "send_keys":

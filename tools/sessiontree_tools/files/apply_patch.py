@@ -183,6 +183,8 @@ class _PlannedPatch:
         patched = apply_hunks(text, change.hunks, self._stop)
         target = draft
         if change.moved_to is not None:
+            # Before the new name is planned: removing what a link leads to would leave the link without a
+            # file.
             self._check_is_itself(change.path, draft.path)
             target = self._require_absent(change.moved_to)
             target.like = draft.asked if draft.before is not None else draft.like
@@ -201,6 +203,7 @@ class _PlannedPatch:
         draft = self.drafts.get(key)
         if draft is None:
             entry = self._reader.stat(path)
+            # A link may lead to a file that the patch has changed by its own name; both must be one draft.
             draft = self.drafts.get(entry.path)
             if draft is None:
                 data = read_whole(self._reader, entry, path)
@@ -273,16 +276,19 @@ def _carry_out(reader: Reader, writer: Writer, drafts: Sequence[_Draft]) -> None
             if draft.now is None or draft.now == draft.before:
                 continue
             if draft.before is None:
+                # Only new: the file may have been made by another program since the patch was planned.
                 written = writer.write(draft.asked, draft.now, only_new=True, like=draft.like)
             else:
                 written = writer.write(draft.asked, draft.now, expect_mtime_ns=draft.mtime_ns)
             draft.path = written.path
             done.append(draft)
+        # Removed last: what was removed is the hardest to bring back if a later step fails.
         for draft in drafts:
             if draft.now is None and draft.before is not None:
                 writer.remove(draft.asked, expect_mtime_ns=draft.mtime_ns)
                 done.append(draft)
     except ToolError as error:
+        # In reverse, so that each step is undone when what came after it is undone already.
         left = [path for draft in reversed(done) if (path := _take_back(reader, writer, draft))]
         if left:
             names = ", ".join(map(repr, left))
@@ -298,6 +304,7 @@ def _take_back(reader: Reader, writer: Writer, draft: _Draft) -> str:
     """Undo one change; return the path if that failed."""
     try:
         asked = draft.asked
+        # Looked at before it is taken back: somebody may have worked on the patched file already.
         if draft.now is not None and read_whole(reader, reader.stat(asked), asked) != draft.now:
             return draft.path  # another program has changed it since
         if draft.before is None:

@@ -187,9 +187,12 @@ def replace_once(text: str, old: str, new: str) -> Replacement:
 
     Contract: pure; everything outside the passage stays as it is.
     """
+    # The exact form first and alone: a passage that occurs once as it is must not fail because another looks
+    # alike.
     exact = _take_only(text, _find_exact(text, old))
     start, end = (exact, exact + len(old)) if exact is not None else _find_tolerantly(text, old)
     if start == 0 and text.startswith(BYTE_ORDER_MARK):
+        # The mark is not text that anybody sees, so a replacement of the first line must not remove it.
         start = 1
         new = new.removeprefix(BYTE_ORDER_MARK)
     new = _set_line_ends(new, _detect_line_end(text[start:end]) or _detect_line_end(text))
@@ -260,6 +263,7 @@ def _take_only(text: str, starts: Iterator[int]) -> int | None:
     Raises:
         ExecutionError: there are several; names the lines.
     """
+    # Bounded, because a short passage can occur at every character of a file of 10 MB.
     found = list(islice(starts, MAX_COUNTED))
     if len(found) < 2:
         return found[0] if found else None
@@ -276,6 +280,7 @@ def _find_starts(text: str, wanted: str) -> Iterator[int]:
     at = text.find(wanted)
     while at >= 0:
         yield at
+        # One further and not behind the match: matches that overlap are several places, too.
         at = text.find(wanted, at + 1)
 
 
@@ -426,7 +431,9 @@ def _edit(reader: Reader, writer: Writer, params: EditParams, stop: Stop) -> Too
     except ExecutionError as error:
         raise ExecutionError(f"can't edit {params.path!r}: {error.message}") from error
     data = change.after.encode()
+    # The last moment to stop: once the file is written, the call must say so.
     end_if(stop)
+    # Refused if another program has changed the file since it was read; its change would be lost otherwise.
     written = writer.write(params.path, data, expect_mtime_ns=entry.mtime_ns)
     how = " (tolerant match)" if change.tolerant else ""
     note = name_note(params.path, written.path)

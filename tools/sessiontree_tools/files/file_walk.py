@@ -109,6 +109,7 @@ class Walk:
         waiting = self._list_entries(path, "")
         while waiting:
             end_if(self._stop)
+            # The time of whoever takes the files counts, too: a generator stops while its reader works.
             self.is_cut_short = time.monotonic() > until
             if self.is_cut_short:
                 return

@@ -122,6 +122,7 @@ class Search:
         with stream:
             chunk = read_up_to(stream, CHUNK_BYTES)
             encoding = find_codec_by_mark(chunk)
+            # The mark first: text in UTF-16 is full of NUL bytes.
             if encoding is None and is_binary(chunk):
                 self.binary += 1
                 if self.binary <= MAX_NAMED:
@@ -133,6 +134,8 @@ class Search:
             last = False
             while not last:
                 end_if(self._stop)
+                # Counted in bytes of all files together, since a host has other sessions and one search must
+                # end.
                 self.exhausted = len(chunk) > self._left_bytes
                 chunk = chunk[: self._left_bytes]
                 self._left_bytes -= len(chunk)
@@ -237,6 +240,8 @@ def _find_files(reader: Reader, walk: Walk, params: GrepParams) -> Iterable[Walk
 
 def _make_matcher(params: GrepParams, stop: Stop) -> AbstractContextManager[Matcher]:
     plain = params.literal or not SPECIAL & set(params.pattern)
+    # A plain text can't take for ever, so the start of a process is saved; with case ignored, only `re`
+    # compares as `re` does.
     if plain and not params.ignore_case:
         text = params.pattern
         return nullcontext(

@@ -66,6 +66,7 @@ class LineMatcher:
         """
         text = self._tail + self._decoder.decode(data, last)
         shown: list[Shown] = []
+        # Most chunks hold no match: counting their line ends costs far less than taking the lines apart.
         if self._context or self._in_overlong or self._needed in text:
             self._take_lines(text, shown)
         else:
@@ -73,6 +74,7 @@ class LineMatcher:
             self._tail = text[text.rfind("\n") + 1 :]
         if self._in_overlong:
             self._tail = ""
+        # A file without line ends would otherwise be kept whole, and searched again with each chunk.
         elif len(self._tail) > MAX_LINE_CHARS:
             self._take(self._tail, shown)
             self._tail = ""
@@ -191,6 +193,8 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
     _set_alarm(alarm_s)
     try:
         find = make_regex_finder(order["pattern"], ignore_case=order["ignore_case"])
+    # All that a hostile pattern makes the compiler raise; the session reads it as an answer, and not as a
+    # crash.
     except (re.error, RecursionError, OverflowError, MemoryError) as error:
         _answer(sink, {"error": str(error) or type(error).__name__})
         return
@@ -198,6 +202,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
     _answer(sink, {})
     while request := receive(source):
         _set_alarm(alarm_s)
+        # Processor time: on a busy machine a simple pattern must not run out of time that others used.
         started = time.process_time()
         shown = matcher.feed(request[1:], last=request[0] == 1)
         spent_s = time.process_time() - started

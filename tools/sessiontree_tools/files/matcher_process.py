@@ -62,6 +62,7 @@ class MatcherProcess:
             "ignore_case": ignore_case,
             "context": context,
             "limit": limit,
+            # Twice the limit here, so that the process ends itself only if whoever watches it is gone.
             "alarm_s": answer_limit_s * 2,
         }
         self._stop = stop
@@ -81,6 +82,7 @@ class MatcherProcess:
             self._await_greeting()
             answer = self._ask(json.dumps(self._order).encode())
         except BaseException:
+            # A cancelled call must not leave the process behind; it is not in a `with` block yet.
             self._end()
             raise
         if "error" in answer:
@@ -128,6 +130,7 @@ class MatcherProcess:
             self._await(pipe, select.POLLOUT, deadline)
             try:
                 sent = sent[os.write(pipe, sent) :]
+            # The pipe may report room for less than this piece; what was not taken is sent in the next round.
             except BlockingIOError:
                 continue
             except BrokenPipeError as error:
@@ -154,6 +157,7 @@ class MatcherProcess:
     def _await(self, pipe: int, event: int, deadline: float) -> None:
         poll = select.poll()
         poll.register(pipe, event)
+        # Short waits: a thread can't be interrupted, so it looks by itself whether the call was cancelled.
         while not poll.poll(TICK_S * 1000):
             end_if(self._stop)
             if time.monotonic() > deadline:

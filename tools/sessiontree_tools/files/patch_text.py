@@ -121,6 +121,8 @@ class _Parser:
     def __init__(self, text: str) -> None:
         lines = [line.removesuffix("\r") for line in text.split("\n")]
         start, end = _trim_blank(lines, 0, len(lines))
+        # Models write the patch as they would give it to a shell; nothing of the wrapping means anything
+        # here.
         heredoc = _HEREDOC.fullmatch(lines[start].strip()) if end - start > 1 else None
         if heredoc is not None and lines[end - 1].strip() == heredoc["word"]:
             start, end = _trim_blank(lines, start + 1, end - 1)
@@ -192,6 +194,8 @@ class _Parser:
             if line.rstrip() == _END_OF_FILE:
                 is_at_end = True
             elif not line:
+                # An editor or a model may have dropped the space of an empty line, so both meanings are kept
+                # until the file is known.
                 lines.append(PatchLine(" ", "", is_bare=True))
             elif mark in _MARKS:
                 lines.append(PatchLine(_MARKS[mark], line[1:]))

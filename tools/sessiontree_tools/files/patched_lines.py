@@ -122,6 +122,8 @@ class _FileLines:
 
     def find(self, wanted: Sequence[str], start: int, *, is_at_end: bool = False) -> tuple[int, int] | None:
         """Return the first place of lines at or after ``start``, and in which form; None = nowhere."""
+        # The whole file in the strict form before any place in a looser one: a later exact place is meant
+        # more likely.
         for level, (_, spell) in enumerate(_FORMS):
             spelled, places = self.form(level)
             forms = [spell(line) for line in wanted]
@@ -141,6 +143,7 @@ class _FileLines:
         """Yield the lines that a hunk leaves of its place: those that stay, and those that come."""
         for line in lines:
             if line.mark == "+":
+                # The neighbour above decides, because a file may have both kinds of line ends.
                 near = self.lines[at - 1 : at] if at else self.lines[:1]
                 yield line.text, (near[0][1] if near else "") or self._usual_end
             else:
@@ -160,6 +163,8 @@ class _FileLines:
 def _find_starts(forms: Sequence[str], places: dict[str, list[int]], start: int) -> Iterator[int]:
     """Yield where lines may begin, judged by the rarest of them."""
     rarest, offset = min(
+        # By the rarest line: a hunk that begins with an empty line or a brace would be compared at every one
+        # of them.
         ((places.get(form, []), at) for at, form in enumerate(forms)), key=lambda it: len(it[0])
     )
     for at in range(bisect_left(rarest, start + offset), len(rarest)):

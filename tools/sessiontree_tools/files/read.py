@@ -82,9 +82,11 @@ def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> Too
     max_lines = min(params.limit or MAX_LINES, MAX_LINES)
     entry = reader.stat(params.path)
     note = name_note(params.path, entry.path)
+    # The note is part of the result, and a later cut would take it from the end of the page.
     max_bytes = max(MIN_BYTES, max_bytes - len(note.encode()))
     with reader.open(params.path) as stream:
         head = read_up_to(stream, HEAD_BYTES)
+        # Before any line is looked for: a binary file may be one line of gigabytes.
         if is_binary(head):
             if detect_image_type(head) is not None:
                 return image_result_from_file(reader, params.path)

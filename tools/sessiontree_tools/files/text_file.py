@@ -89,6 +89,8 @@ def skip_lines(stream: BinaryIO, count: int, stop: Stop) -> int:
         position = -1
         for _ in range(count - passed):
             position = chunk.index(b"\n", position + 1)
+        # Back to the line within the chunk; reading line by line would be many times slower for a page far
+        # down.
         stream.seek(position + 1 - len(chunk), 1)
         return count
     return passed
@@ -121,6 +123,7 @@ def read_whole(reader: Reader, entry: Entry, path: str) -> bytes:
         PermissionDenied: the path is outside what may be read.
     """
     with reader.open(path) as stream:
+        # One byte more than is accepted, and not the size of the entry: the file may grow while it is read.
         data = read_up_to(stream, MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ExecutionError(f"it has {max(entry.size, len(data))} bytes; at most {MAX_BYTES} are possible")

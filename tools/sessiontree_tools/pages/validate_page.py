@@ -139,6 +139,7 @@ class ValidatePage(Tool[ValidatePageParams]):
         checks = [each for each in CATEGORY_WEIGHTS if each in params.checks]
         files = await run_in_call_thread(ctx, lambda _: PageFolder(reader, params.filename))
         try:
+            # Within the call's own limit, so that the model reads what took too long.
             async with asyncio.timeout(VALIDATE_S):
                 seen = await _look(browser, files, checks)
         except TimeoutError as error:
@@ -303,6 +304,7 @@ def _follow(reader: Reader, files: PageFolder, phone: Mapping[str, Any], stop: S
 def _explain_broken(reader: Reader, files: PageFolder, kind: str, path: str) -> str:
     if kind == "anchor":
         return ""
+    # A preview has a secret path in front, so what begins at the root leads out of it.
     if kind == "rooted":
         return "it begins with '/', and a published page is not at the root"
     is_inside = path.startswith(f"{files.folder}/") if files.folder else True
@@ -317,6 +319,7 @@ def _explain_no_place(
     reader: Reader, pages: dict[str, frozenset[str]], path: str, fragment: str, stop: Stop
 ) -> str:
     if path not in pages:
+        # A page may lead to hundreds of others; the places in them are then taken as they are named.
         if len(pages) > MAX_OTHER_PAGES:
             return ""
         text = decode_text(read_whole(reader, reader.stat(path), path))

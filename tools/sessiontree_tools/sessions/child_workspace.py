@@ -122,6 +122,8 @@ async def _show_changes(children: ChildWorkspaces, changes: ChildChanges) -> Too
 
 async def _merge_changes(ctx: ToolContext, children: ChildWorkspaces, changes: ChildChanges) -> ToolResult:
     session = changes.session_id
+    # A call may be repeated after a loss; the files of this workspace may have changed since, so nothing is
+    # compared.
     if changes.state == "merged":
         return _report_merged(changes, f"the changes of {session} were merged before")
     _check_is_kept(changes)
@@ -130,6 +132,8 @@ async def _merge_changes(ctx: ToolContext, children: ChildWorkspaces, changes: C
     if not plan.conflicts:
         for step in plan.steps:
             if step.file.after:
+                # Fetched before the first file is written: a child's copy that can't be read must not stop a
+                # merge half way.
                 step.now = await children.content(session, step.file.path)
         await run_in_call_thread(ctx, lambda stop: _carry_out(reader, writer, plan, stop))
     if plan.conflicts:
@@ -143,6 +147,8 @@ async def _merge_changes(ctx: ToolContext, children: ChildWorkspaces, changes: C
             },
             display=f"{len(plan.conflicts)} conflicts with {session}: nothing was changed",
         )
+    # After the files: if this is lost, the next attempt finds each file as the child left it, and only
+    # settles.
     await children.settle(session, "merged")
     return _report_merged(changes, f"merged {len(changes.files)} files of {session}")
 
@@ -231,6 +237,7 @@ def _compare(reader: Reader, names: _Names, file: ChangedFile, plan: _MergePlan)
         with reader.open(file.path) as stream:
             data = stream.read()
         digest = hashlib.sha256(data).hexdigest()
+        # The content alone decides; equal digests of a file whose mode the child changed still need the step.
         if digest == file.after and file.before != file.after:
             return  # it is so already: the child did what was done here, or an earlier attempt wrote it
         if digest == file.before:
@@ -254,6 +261,8 @@ class _Names:
         ``way`` = a file is where a directory is needed.
         """
         parts = path.split("/")
+        # Each step of the way is looked at, because a link in the middle would lead the merge out of the
+        # workspace.
         for count in range(1, len(parts)):
             kind = self._find_kind("/".join(parts[:count]))
             if kind != "directory":
@@ -293,6 +302,7 @@ def _carry_out(reader: Reader, writer: Writer, plan: _MergePlan, stop: Stop) -> 
             if step.place != path:  # a link was put on the way since the files were compared
                 raise ExecutionError(f"{path!r} led to {step.place!r} while it was written")
     except ToolError as error:
+        # By the place where it was written, and not by the name, which a link may lead elsewhere by now.
         left = [each.place for each in reversed(done) if not _is_taken_back(reader, writer, each)]
         if left:
             names = ", ".join(map(repr, left))

@@ -142,6 +142,7 @@ async def _change_job(
     cron: Cron, action: JobAction, params: CronParams, ctx: ToolContext, wanted: JobWanted
 ) -> ToolResult:
     job_id = "" if action == "add" else _require_job_id(params)
+    # By the id of the call, so that a call that is repeated after a loss makes no second job.
     row = await cron.change(JobChange(action, job_id, wanted), key=ctx.call_id)
     done = _DONE[action]
     return ToolResult(

@@ -113,6 +113,7 @@ class SessionsHistory(Tool[SessionsHistoryParams]):
             )
         except SessionNotFound as error:
             raise ExecutionError(f"nothing was read: {error}") from error
+        # A text with a mark may quote one that is untrusted, even in a session that has read nothing itself.
         is_marked = found.taint or any(BEGIN in entry.text for entry in found.entries)
         return ToolResult(
             output={
@@ -320,6 +321,7 @@ def _build_rows(rows: Iterable[SessionRow]) -> list[JsonValue]:
 
 def _frame_text(row: SessionRow, text: str) -> str:
     shown = cut_text(text, MAX_SUMMARY_CHARS)
+    # Cut before it is wrapped, so that the closing mark is never cut off.
     return wrap_untrusted(shown, kind="session", source=row.session_id) if shown and row.taint else shown
 
 

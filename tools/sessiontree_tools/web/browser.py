@@ -202,6 +202,7 @@ async def _snapshot(params: BrowserParams, browser: Browser, ctx: ToolContext) -
     max_chars = min(params.max_chars, max(MIN_CHARS, ctx.config.max_result_chars - FRAME_CHARS))
     found = await browser.snapshot(tab_id=params.tab, max_chars=max_chars)
     tab = found.tab
+    # Title and address are within the marks, too: the page chooses both.
     lines = [_mark_text(f"{_format_tab(tab)}\n\n{found.text or '[the page is empty]'}", tab.url)]
     if found.truncated:
         lines.append(f"[cut after {len(found.text)} characters; scroll or act does not change that]")
@@ -266,6 +267,7 @@ async def _read_console(params: BrowserParams, browser: Browser, ctx: ToolContex
 
 async def _write_pdf(params: BrowserParams, browser: Browser, ctx: ToolContext) -> ToolResult:
     path = _require_argument(params, "path")
+    # Before the page is printed, so that a session that writes nothing is refused at once.
     writer = ctx.require(WRITER)
     data = await browser.pdf(tab_id=params.tab)
     written = await run_in_call_thread(ctx, lambda stop: writer.write(path, data))
@@ -351,6 +353,7 @@ def _read_file(reader: Reader, path: str, stop: Stop) -> tuple[str, bytes]:
     """Return the name of a file without its directories, and its content."""
     entry = reader.stat(path)
     with reader.open(path) as stream:
+        # Read up to the limit and not by the size of the entry, which may change in between.
         data = stream.read(MAX_UPLOAD_BYTES + 1)
     if len(data) > MAX_UPLOAD_BYTES or stop():
         raise ExecutionError(f"can't upload {path!r}: it has more than {MAX_UPLOAD_BYTES:,} bytes")

@@ -92,6 +92,8 @@ class LenientSoup(BeautifulSoup):
         """End what this element ends, then begin it."""
         ended, until = ENDED_BY.get(name, ((), ()))
         if ended:
+            # Only the nearest ones: a page with thousands of open elements would cost their number with each
+            # tag.
             for element in reversed(self.tagStack[-LOOKED_AT:]):
                 if element.name in until:
                     break
@@ -114,6 +116,7 @@ def convert_page(
 
     Contract: total; a page that can't be parsed becomes its text without tags.
     """
+    # Before parsing, because Python's parser gives up a whole page for one such place.
     page = repair_page(page)
     try:
         title, text, notes = _read(page, mode, base)
@@ -189,6 +192,7 @@ def prune(soup: Tag) -> list[str]:
     Returns:
         Notes on text that was left out and may matter.
     """
+    # Comments and declarations first: they are no text of the page, and would be counted as such below.
     for text in soup.find_all(string=lambda text: isinstance(text, PreformattedString)):
         text.extract()
     for element in soup.find_all("template", attrs={"shadowrootmode": True}):
@@ -198,6 +202,7 @@ def prune(soup: Tag) -> list[str]:
     hidden = [
         element for element in not_shown if element.name not in NOT_SHOWN and not _is_navigation(element)
     ]
+    # By identity: elements compare by their content, and two empty ones are equal.
     last = {id(element) for element in (*templates, *hidden)}
     for element in not_shown:
         if id(element) not in last:
@@ -213,6 +218,7 @@ def prune(soup: Tag) -> list[str]:
         if chars and chars >= min(NOTED_CHARS, shown)
     ]
     whole = len(soup.get_text())
+    # After the hidden parts are gone, because the share of the form is judged by what is shown.
     for form in soup.find_all("form"):
         # Some sites put everything into one form.
         if len(form.get_text()) * 2 > whole:

@@ -118,6 +118,8 @@ def _explain_end(process: subprocess.Popen[bytes], said: bytes) -> str:
 
 def _peek_status(process: subprocess.Popen[bytes]) -> int | None:
     """Return how a process ended; it is not waited for, so that its id stays its own until it is ended."""
+    # The process has closed its pipes but may not have ended yet; the descriptor lets us wait for a bounded
+    # time.
     handle = os.pidfd_open(process.pid)
     try:
         poll = select.poll()
@@ -157,11 +159,14 @@ def _talk(
                 if not data:
                     poll.unregister(pipe)
                     reading -= 1
+                    # Complaints are waited for only without an answer, which then need them as their reason.
                     if not reading or (pipe == answering and received):
                         return bytes(received), said
                 elif pipe == answering:
                     received += data
                 else:
+                    # Only the end: a library that warns about each element of a page would fill the memory of
+                    # the host.
                     said = (said + data)[-MAX_SAID_BYTES:]
         end_if(stop)
         if time.monotonic() > deadline:

@@ -88,6 +88,7 @@ class SendRequest(Tool[SendRequestParams]):
                 be read or written.
         """
         sender = ctx.require(HTTP)
+        # Before anything is sent: a request whose answer may not be saved must not have had its effect.
         writer = None if params.save_as is None else ctx.require(WRITER)
         body, media = await _build_body(params, ctx)
         headers = dict(params.headers)
@@ -106,6 +107,7 @@ class SendRequest(Tool[SendRequestParams]):
             "redirects": list(page.redirects),
         }
         display = f"{params.method} {page.url[:SHOWN_URL_CHARS]}: {_format_status(page.status)}"
+        # A part of a file would look like the whole to whoever reads it later.
         if writer is None or params.save_as is None or page.truncated:
             note = "[nothing was saved: the body is too long]" if writer is not None else ""
             return ToolResult(output=_describe_answer(answer, ctx, note), display=display, details=details)
@@ -163,6 +165,7 @@ def _describe_answer(answer: HttpResponse, ctx: ToolContext, note: str, *, body:
     page = answer.page
     max_chars = max(MIN_CHARS, ctx.config.max_result_chars - FRAME_CHARS)
     lines = [f"Status: {_format_status(page.status)}", f"Address: {page.url}"]
+    # Cut one by one, so that a server can't push the other headers out by a long one.
     head = "\n".join(f"{name}: {value[:SHOWN_VALUE_CHARS]}" for name, value in answer.headers)
     lines.append(head[: min(HEADERS_CHARS, max_chars // 2)])
     notes = [note] if note else []

@@ -149,6 +149,8 @@ class WebFetch(Tool[WebFetchParams]):
         page = await ctx.require(WEB).get(params.url, accept=ACCEPT)
         if not 200 <= page.status < 300:
             raise await run_in_call_thread(ctx, lambda stop: _describe_failure(page, stop))
+        # Cut here, within the marks: a later cut of the result would remove the closing one, and with it the
+        # border.
         max_chars = min(params.max_chars, max(MIN_CHARS, ctx.config.max_result_chars - FRAME_CHARS))
         text, output = await run_in_call_thread(
             ctx, lambda stop: _read(page, params.extract_mode, max_chars, stop)
@@ -235,5 +237,6 @@ def _describe_failure(page: Page, stop: Stop) -> ToolError:
         text = _convert_page(page, "text", EXCERPT_CHARS, stop).text.strip()
     except ExecutionError:
         text = ""
+    # What the page of an error says is text from outside like any other.
     said_by_it = f"\n{wrap_untrusted(text, kind='web page', source=page.url)}" if text else ""
     return ExecutionError(message + said_by_it, page.may_pass)

@@ -60,6 +60,7 @@ def page_kind(page: Page) -> Sort:
     """Return what a page is, by its type, and by its first bytes where it has none."""
     kind, head = page.content_type, page.body[:HEAD_BYTES]
     wide = (_detect_mark(head) or _look_up_encoding(page.charset) or "").startswith("utf-16")
+    # Before the declared type: a server that calls an archive text must not make a model read it.
     if b"\0" in head and not wide:
         return "binary"
     if kind in {"text/html", "application/xhtml+xml"}:
@@ -136,6 +137,7 @@ def _look_up_encoding(label: str | None) -> str | None:
 def _find_named_encoding(label: str | None) -> str | None:
     """Return the encoding that a page names itself; what it could not have been read in means another."""
     name = _look_up_encoding(label)
+    # A page whose declaration could be read as ASCII is not UTF-16, whatever it says.
     if name in {"utf-16le", "utf-16be"}:
         return "utf-8"
     return "windows-1252" if name == "x-user-defined" else name
