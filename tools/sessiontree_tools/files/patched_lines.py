@@ -162,9 +162,9 @@ class _FileLines:
 
 def _find_starts(forms: Sequence[str], places: dict[str, list[int]], start: int) -> Iterator[int]:
     """Yield where lines may begin, judged by the rarest of them."""
+    # By the rarest line: a hunk that begins with an empty line or a brace would be compared at every one
+    # of them.
     rarest, offset = min(
-        # By the rarest line: a hunk that begins with an empty line or a brace would be compared at every one
-        # of them.
         ((places.get(form, []), at) for at, form in enumerate(forms)), key=lambda it: len(it[0])
     )
     for at in range(bisect_left(rarest, start + offset), len(rarest)):
