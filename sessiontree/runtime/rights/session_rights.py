@@ -63,10 +63,10 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy, compile_policy
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.policy.steps import PROGRAM, TOOL_SEARCH, Standing, WebAccess
-from sessiontree.runtime.rights.host_services import Services
 
-if TYPE_CHECKING:  # programs that only name a policy need not load memory's frames
+if TYPE_CHECKING:  # a program that makes a tree loads nothing of its hosts
     from sessiontree.runtime.memory.memory_api import MemoryApi
+    from sessiontree.runtime.rights.host_services import Services
 
 OWNERS: Final = frozenset({SessionKind.MAIN})
 """Kinds whose turns may act for an owner, and no child inherits that; whoever else a turn acts for takes

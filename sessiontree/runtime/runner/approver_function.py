@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.facts.session_facts import ApproverReplied
@@ -20,8 +20,10 @@ from sessiontree.contracts.recorded.approvals import ApprovalRequest
 from sessiontree.contracts.tools.author_errors import report_error
 from sessiontree.contracts.tools.thread_calls import is_cancelled, run_in_thread
 from sessiontree.interpreter.import_guard import import_for_the_program
-from sessiontree.runtime.runner.calls.hosted_session import HostedSession
 from sessiontree.session.instructions import RunApprover
+
+if TYPE_CHECKING:  # programs load this file to check an approver's name, and run no session
+    from sessiontree.runtime.runner.calls.hosted_session import HostedSession
 
 ANSWERS = ("approve", "deny", "escalate")
 

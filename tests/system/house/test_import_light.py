@@ -83,6 +83,16 @@ def test_importing_the_public_names_is_light() -> None:
 
 
 @pytest.mark.slow
+def test_the_class_of_trees_loads_nothing_of_hosts() -> None:
+    """A tree that is not open needs no journal, no dispatcher and no sandbox."""
+    imported = measure("import sessiontree; sessiontree.SessionTree", runs=1)
+    late = {
+        f"sessiontree.{name}" for name in ("dispatch.dispatcher", "journal.journal", "sandbox", "notebook")
+    }
+    assert not imported.modules & {*late, "pickle", "sqlite3"}
+
+
+@pytest.mark.slow
 def test_importing_the_built_in_tools_is_light() -> None:
     """The tools take four times as long at most, and load nothing heavy: each program pays for them."""
     assert_light(measure("import sessiontree_tools"), HEAVY, 6)
