@@ -190,7 +190,7 @@ async def test_trace_of_a_spawn(trace: Trace, tmp_path: Path) -> None:
 async def test_trace_of_a_sample(trace: Trace, tmp_path: Path) -> None:
     """From one call of a suite's solver to the next: the score of a sample, and the tree of the next one."""
 
-    async def solve(attempt: Attempt[None]) -> None:
+    async def solve(attempt: Attempt[Any]) -> None:
         trace.stop()
         attempt.output = await attempt.tree.run(attempt.sample.input)
         if len(trace.runs) < TIMES:
