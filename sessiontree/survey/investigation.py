@@ -151,6 +151,7 @@ def ask_model(  # noqa: PLR0913 - each option is a parameter
         model=model, agents=build_agents(takes_tools), limits=_LIMITS, budget=bound
     )
     check_models(options)
+    # Before the tree is opened: the owner's limit is not raised, and the answer would fail half way.
     if options["limits"].max_depth < _LIMITS.max_depth:
         raise ConfigError(
             f"limits: max_depth is {options['limits'].max_depth}; an answer needs {_LIMITS.max_depth}"
@@ -213,6 +214,7 @@ class Inquiry:
             ConfigError: the tree can't be opened.
             SessionFailed: the model gave no answer; says why.
         """
+        # A place of its own: a question must leave nothing in the state directory.
         with tempfile.TemporaryDirectory(prefix="ask-") as place:
             async with (
                 Runtime(place, backend=self.backend, memory=self.memory) as runtime,
@@ -261,6 +263,8 @@ class Inquiry:
                 f"Question: {self.question}\n\nReports:\n{_mark_text(reports)}\n\nNow answer: {self.question}"
             )
             answer = await tree.run(task, agent="writer")
+            # Checked by the program and not by a model: a model that was deceived by a file would confirm its
+            # own words.
             checked = await _check_citations(tree, answer.summary)
         usage = tree.usage()
         return Investigation(
@@ -313,6 +317,8 @@ class Inquiry:
         for number, one in enumerate(ended):
             if isinstance(one.output, WorkerReport) and one.output.answers:
                 cited = one.output.sources if isinstance(one.output, SearchReport) else ()
+                # What a Worker cites is checked before the writer reads it, or a wrong place would be
+                # repeated with confidence.
                 held = await _check_citations(tree, "\n".join(cited)) if cited else CheckedText(text="")
                 sources = tuple(
                     f"{each.path}#L{each.first}-L{each.last}" for each in held.citations if each.ok

@@ -255,15 +255,18 @@ def _gather(
         raise ModelError(f"the plan failed: {plans[-1].reason}")
     pages = [SurveyPage.model_validate_json(step.result.text) for step in plans]
     spawned = talk.named(_SPAWN)
+    # Computed again from the conversation: the model has no state, so a resumed session answers as before.
     work = [one for page in pages for one in work_on(page)]
     if len(spawned) < len(work):
         fresh = work[len(spawned) :]
         spawning = [one.spawn(number) for number, one in enumerate(fresh, start=len(spawned) + 1)]
         return [*spawning, *(each for one in fresh for each in one.meanwhile)]
+    # Children that were refused never report; waiting for them would be for ever.
     if sum(not step.result.is_error for step in spawned) > len(talk.reports):
         return waiting
     if pages[-1].next is not None:
         return [script_call(_PLAN, after=pages[-1].next, **arguments)]
+    # By session: children report in the order in which they end, and not in which they began.
     reports = {one["session"]: one for one in map(json.loads, talk.reports)}
     first = pages[0]
     unseen = Findings(problems=first.problems, problems_dropped=first.problems_dropped, ignored=first.ignored)
@@ -329,6 +332,7 @@ def _choose_next_step(
     last = done[-1]
     if last.status == "pending" and not talk.has_news:
         return f"Waiting for an answer about {order.out}."
+    # Nobody knows whether the call ran, so what is there now is looked at before anything else.
     if last.status in ("unknown", "pending"):
         return look
     if last.call.name == _WRITE:

@@ -139,6 +139,7 @@ def merge(parts: Iterable[Findings]) -> Findings:
     level = list(parts)
     members: dict[str, Any] = {name: sum(getattr(one, name) for one in level) for name in _COUNTS}
     for name, (most, key) in _LISTS.items():
+        # Sorted by the entry alone, so that the report is the same whichever Worker was done first.
         entries = sorted((entry for one in level for entry in getattr(one, name)), key=key)
         members[name] = tuple(entries[:most])
         if f"{name}_dropped" in members:

@@ -152,6 +152,7 @@ def _list_entries(reader: FileReader, directory: str, found: Checkout) -> Sequen
             raise
         found.report(directory, f"can't be listed: {error}")
         return ()
+    # Not for the root: whoever surveys a directory that is marked as a cache means it.
     if directory != "." and any(_name_checkout(entry) in _MARKS for entry in entries):
         found.ignored += 1
         return ()
@@ -171,6 +172,8 @@ def _is_left_out(entry: ListedEntry, rules: Sequence[IgnoreRules], found: Checko
         if name in _NEVER or name.endswith(".egg-info"):
             return True
         path += "/"
+    # A rule that takes too long is reported and passed over, so that one file of patterns can't stop a
+    # survey.
     for one in reversed(rules):
         try:
             verdict = one.verdict(path)
@@ -192,6 +195,7 @@ def _read_rules(reader: FileReader, directory: str, found: Checkout) -> list[Ign
         return []
     if total > len(data):
         found.report(path, f"only the first {len(data):,} of {total:,} bytes of its patterns are used")
+        # Up to the last whole line: half a pattern would leave out other files than the whole one.
         data = data[: data.rfind(b"\n") + 1]
     return [IgnoreRules(inside, data)]
 
@@ -215,6 +219,7 @@ def read_bytes(reader: FileReader, path: str, max_bytes: int = MAX_FILE_BYTES) -
     with reader.open(path) as file:
         total = file.seek(0, os.SEEK_END)
         file.seek(0)
+        # The size by seeking and not by the listing: the file may have grown since it was listed.
         return file.read(min(max_bytes, total)), total
 
 

@@ -110,6 +110,8 @@ def _parse_citation(text: str, mark: re.Match[str], floor: int, lines_at: LinesA
     last = first if mark[2] is None else _number(mark[2])
     begin = max(floor, text.rfind("\n", floor, mark.start()) + 1, mark.start() - _MAX_PATH_CHARS)
     starts = [begin, *(found.end() for found in _BOUNDARY.finditer(text, begin, mark.start()))]
+    # A few words at most: a model that writes pages without punctuation would cost a look at the disk for
+    # each word.
     for start in starts[-_MAX_PATH_WORDS:]:
         path = text[start : mark.start()]
         lines = lines_at(path) if path and path == path.strip() else None
@@ -121,6 +123,7 @@ def _parse_citation(text: str, mark: re.Match[str], floor: int, lines_at: LinesA
 
 def _number(digits: str) -> int:
     """Return a line number; no file has a line whose number has more than nine digits."""
+    # Python refuses to read a very long number, and a model writes any.
     return int(digits) if len(digits) <= 9 else 0
 
 

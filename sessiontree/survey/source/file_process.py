@@ -85,6 +85,7 @@ class FileProcess:
             data, total = read_bytes(self._reader, path)
         except (ToolError, OSError) as error:
             return unread(path, f"can't be read: {error}")
+        # After the file was read: a kept process that waits for a slow disk would end for lack of requests.
         process = self._process = self._process or _take_kept()
         order = {"want": want, "path": to_printable_path(path), "total": total, "size": len(data)}
         request = json.dumps({**order, "limit_s": self._limit_s}).encode() + b"\n"
@@ -126,6 +127,7 @@ class FileProcess:
 
     def _exchange(self, process: subprocess.Popen[bytes], request: bytes) -> bytes | None:
         """Send a request and return the answer; None where the process ended first."""
+        # A thread ends the process, because the one that reads its answer is blocked in the pipe.
         ending = threading.Timer(WALL_LIMIT_S, self._give_up, (process,))
         ending.daemon = True
         ending.start()
@@ -137,10 +139,14 @@ class FileProcess:
             answers = _require_pipe(process.stdout)
             length = answers.readline()
             answer = answers.read(int(length)) if length.endswith(b"\n") else b""
+            # Only after the whole answer: a process that still owes one must not be kept, or the next file
+            # would get it.
             self._is_answering = False
             return answer if length.endswith(b"\n") and len(answer) == int(length) else None
         finally:
             ending.cancel()
+            # Joined, so that a timer that fires at this moment can't kill the process after it was kept for
+            # others.
             ending.join()
 
     def _give_up(self, process: subprocess.Popen[bytes]) -> None:
@@ -170,6 +176,7 @@ _keeping = threading.Lock()
 def _keep(process: subprocess.Popen[bytes]) -> None:
     """Keep a process that waits for requests, or end it where enough are kept."""
     with _keeping:
+        # Those that ended by themselves are removed here, since nobody else waits for them.
         for idle in [one for one in _kept if one.poll() is not None]:
             _kept.remove(idle)
             _end(idle)
@@ -177,6 +184,7 @@ def _keep(process: subprocess.Popen[bytes]) -> None:
         if has_room:
             keep_process(process.pid)
             _kept.append(process)
+    # Outside the lock: ending a process may take half a second, and other threads want theirs.
     if not has_room:
         _end(process)
 

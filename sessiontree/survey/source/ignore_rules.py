@@ -92,6 +92,7 @@ class IgnoreRules:
         Raises:
             ExecutionError: the patterns have taken too long by now.
         """
+        # Once given up they stay silent: the problem is reported once, and not for every path.
         if self._left_s <= 0:
             return None
         began = time.monotonic()
@@ -109,6 +110,7 @@ class IgnoreRules:
         )
         until = time.monotonic() + self._left_s
         for at in reversed(self._globs):
+            # The last pattern that fits decides, so patterns before a plain name that fits need no look.
             if at < best or time.monotonic() > until:
                 break
             pattern = self._patterns[at]

@@ -87,6 +87,8 @@ def parse_entry(text: str, source: str) -> SurveyEntry | None:
     place = _SOURCE.fullmatch(source)
     header, *members = text.split("\n")
     kind, _, named = header.partition(" ")
+    # Other sessions put records into the same memory; one that only looks similar must not be taken for a
+    # survey's.
     if place is None or kind not in _KINDS or not named.endswith(f" in {place[1]}"):
         return None
     name = named.removesuffix(f" in {place[1]}")
@@ -115,6 +117,7 @@ def collect_entries(file: SourceFile) -> tuple[list[SurveyEntry], int]:
         found = [_make_file_entry(file, " ".join(file.text[: 2 * _PROSE_CHARS].split())[:_PROSE_CHARS])]
     elif file.symbols.doc:
         found.append(_make_file_entry(file, file.symbols.doc))
+    # The longest are kept, and constants last: a file of tables would otherwise use up all the room.
     kept = sorted(found, key=lambda one: (one.kind == "constant", one.first - one.last))[:MAX_FILE_RECORDS]
     return sorted(kept, key=lambda one: (one.first, -one.last)), len(found) - len(kept)
 

@@ -68,6 +68,7 @@ def read_source(path: str, data: bytes, total_bytes: int) -> SourceFile:
         return SourceFile(path, BINARY, "", Symbols(), Totals(files=1, bytes=total_bytes), problem)
     text, problem = decoded
     cut = "" if is_whole else f"only the first {len(data):,} of {total_bytes:,} bytes were read"
+    # Asked a second time: the text can say more than the name, such as by its first line.
     language = detect_language(path, text[:_HEAD_CHARS])
     symbols = _find_symbols(text, language, is_whole=is_whole)
     totals = _compute_totals(text, language, symbols, total_bytes)
@@ -81,6 +82,7 @@ def _find_symbols(text: str, language: Language, *, is_whole: bool) -> Symbols:
     data = text.encode("utf-8", "replace")
     if len(data) > MAX_PARSED_BYTES:
         return Symbols(problem=f"not parsed: it is larger than {MAX_PARSED_BYTES:,} bytes")
+    # Before parsing: a minified file makes a tree of millions of nodes, and says nothing about a design.
     if any(len(line) > MAX_LINE_CHARS for line in text.split("\n")):
         return Symbols(problem=f"not parsed: it has a line of more than {MAX_LINE_CHARS:,} characters")
     return read_symbols(data, language.grammar)
