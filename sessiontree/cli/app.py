@@ -166,6 +166,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
     """
     options = locals()
     if program is None and not inputs:
+        # The two bodies take different arguments, and each refuses what it does not know.
         del options["program"], options["inputs"]
         with open_screen(options) as run_body:
             from sessiontree.cli.run import run

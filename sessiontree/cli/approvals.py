@@ -66,6 +66,8 @@ class ApprovalPrompt:
 
     async def begin(self, tree_id: str) -> int:
         """Ask for the waiting requests of a tree; return the number after which its facts must be read."""
+        # Before the requests are listed: one that comes in between is listed and followed, and asked only
+        # once.
         after_seq = await self._client.supervisor.last_seq(tree_id)
         for request in await self._client.supervisor.pending(tree_id):
             self._asked.add(tree_id, request)
@@ -98,6 +100,7 @@ class ApprovalPrompt:
             except ValidationError as refused:
                 self._screen.line(str(refused))
             finally:
+                # In any case: a request whose answer was refused must not hold up those behind it.
                 self._asked.settle(taken)
         return taken is not None
 
@@ -120,6 +123,7 @@ async def give(
         ValidationError: an answer does not fit its question.
     """
     if isinstance(answer, QuestionReply):
+        # Made here, so that an answer that is sent twice over a bad connection counts once.
         answer_id = secrets.token_hex(16)
         await client.supervisor.answer_question(tree_id, request_id, answer, answer_id, surface=SURFACE)
         return "answered" if request is None else f"answered: {request.session_id} ({request_id})"
@@ -359,6 +363,7 @@ async def _serve(screen: RichScreen, place: Path, tree_id: str | None, action: A
             if client is not None:
                 clients[each] = await stack.enter_async_context(client)
         live = {each: await client.supervisor.open_trees() for each, client in clients.items()}
+        # Programs without open trees are left out, unless all of them are: then one of them says why.
         if len(live) > 1:
             live = {each: trees for each, trees in live.items() if trees} or live
         everybody = [tree for trees in live.values() for tree in trees]
@@ -375,6 +380,8 @@ async def _serve(screen: RichScreen, place: Path, tree_id: str | None, action: A
         elif action.watch or (
             everybody and _is_at_terminal() and not action.as_json and not action.everything
         ):
+            # A watch of one program does not end by itself, so the next program's requests would never be
+            # shown.
             if action.watch and len(live) > 1:
                 raise ConfigError(f"{len(live)} programs are at work, name a tree: {', '.join(everybody)}")
             for chosen in (*live,) or (None,):
@@ -400,6 +407,7 @@ async def _forget(
             try:
                 await clients[place].supervisor.lift_denial(tree, request_id)
             except AnswerTooLate as error:
+                # The tree that knows the request says more than those that don't.
                 closed = closed if "unknown" in error.state else error
                 continue
             if action.as_json:

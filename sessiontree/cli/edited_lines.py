@@ -52,6 +52,7 @@ class EditedLines:
         self._attributes = termios.tcgetattr(sys.stdin)
         self._readline = _load_readline()
         if self._readline is not None:
+            # readline would switch a mode of the terminal on that stays on if the process is killed.
             self._readline.parse_and_bind("set enable-bracketed-paste off")
         return self
 
@@ -69,6 +70,7 @@ class EditedLines:
 
         def settle(line: str | None) -> None:
             self._is_reading = False
+            # The command may have ended while somebody typed; the line then belongs to nobody.
             if not typed.done():
                 typed.set_result(line)
 

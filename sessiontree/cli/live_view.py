@@ -90,6 +90,7 @@ def draw_picture(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Li
     chosen = tree.chosen(room - has_header)
     shown = sum(map(len, chosen.values()))
     if shown < tree.total:
+        # Chosen again with a line less, because the line that counts the others takes one, too.
         chosen = tree.chosen(room - has_header - 1)
         shown = sum(map(len, chosen.values()))
         rest = _summarize_rest(tree, chosen)
@@ -321,6 +322,7 @@ class LiveView:
             if drawing is not None:
                 await _end_drawing(drawing)
         finally:
+            # The last events come after the task has ended, and the picture that stays must show them.
             self._see()
             if self._events is not None:
                 self._events.close()
@@ -373,6 +375,7 @@ class LiveView:
             self._see()
             second = int(time.monotonic() - self._opened_s)
             news = (self.tree.last_seq, second, self._seen)
+            # A picture costs more than a fact, and a tree that rests shows the same one.
             if self._live is not None and news != self._drawn:
                 self._drawn = news
                 self._live.refresh()

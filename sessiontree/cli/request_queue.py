@@ -77,6 +77,7 @@ class RequestQueue:
     def withdraw(self, tree_id: str, request_id: str, why: str) -> None:
         """Withdraw a decided request, unless the answer in transit from here decided it."""
         key = (tree_id, request_id)
+        # The fact of the decision arrives before the call that made it returns.
         if key == self._answered:
             return  # it was decided from here
         withdrawn = self._waiting.pop(key, None)
@@ -89,7 +90,9 @@ class RequestQueue:
 
     def take(self, line: str) -> AnsweredLine | NoAnswer | None:
         """Take a line; return None if it is not for a request."""
+        # For one line only: a person looks at the screen before the next one.
         late, self._late = self._late, None
+        # A "y" that was typed for a withdrawn request must not approve the next one, which nobody has read.
         if late is not None and self._is_for(late, line):
             self._say("(that line was for the withdrawn question)")
             self._ask()
@@ -110,6 +113,8 @@ class RequestQueue:
                 self._say(answer)
             self._ask()
             return NoAnswer()
+        # Nothing else is shown until this one is settled: a second line would answer what is not on the
+        # screen yet.
         self._answered, self._shown, self._given = key, None, []
         return AnsweredLine(key[0], request, answer)
 

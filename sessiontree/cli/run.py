@@ -255,6 +255,8 @@ class TaskRun:
         self, tree: SessionTree, text: str, images: Sequence[ImageContent] = ()
     ) -> SessionResult[Any]:
         """Send Main a message and return its answer, once all its children have ended."""
+        # Forgotten before the message is sent: the final message of an earlier run would be taken for its
+        # answer.
         self._held = None
         await tree.main.send(text, images=images)
         return await self._answer(tree)
@@ -273,6 +275,7 @@ class TaskRun:
             if self.task.startswith((TYPED, ATTACHED)) or len(self.task) >= _TASK_CHARS:
                 raise SessionFailed("main", "it was interrupted before it had its task; run it again")
             return await self.ask(tree, self.task)
+        # What an earlier process made is read again first, since only it says where Main had stopped.
         while self._watch is None or self._watch.tree.last_seq < self.known_seq:
             await self._await_next_fact()
         if self._held is not None and not _is_reply(tree, self._held):
@@ -284,6 +287,8 @@ class TaskRun:
         while True:
             if self._held is not None:
                 main = tree.main.status()
+                # Main may hold a message while its children work: their reports wake it, and its answer is
+                # another one then.
                 busy = main.status is SessionStatus.ACTIVE or main.children or main.pending_approvals
                 if not busy:
                     break
@@ -331,11 +336,14 @@ class TaskRun:
             ]
             working = asyncio.ensure_future(order(tree))
             try:
+                # Both are waited for: a tree that somebody else cancels ends the facts, and no answer ever
+                # comes.
                 await asyncio.wait((tasks[0], working), return_when=asyncio.FIRST_COMPLETED)
                 if not working.done():
                     await tasks[0]  # it failed, or Main has ended
                     raise SessionClosed("main", "it was ended by somebody else")
                 result = await working
+                # The last events may still be on their way from another process when the result is there.
                 await reader.catch_up()
                 await asyncio.sleep(0)
                 heard.end()
@@ -346,6 +354,7 @@ class TaskRun:
                     await tree.cancel(result.summary)
                 await tasks[0]
             finally:
+                # Judged by the facts, and not by how this ended: a tree that is over can't be resumed.
                 self.is_over = watch.tree.is_over
                 reader.close()
                 for task in (*tasks, working):

@@ -101,6 +101,7 @@ class RichScreen:
         """
         if self._is_quiet:
             return
+        # Whoever has borrowed the terminal waits for a line; text in between would look like a part of it.
         if self._view is not None and self._lent:
             self._held.append((text, style))
         elif self._view is not None:
@@ -135,6 +136,7 @@ class RichScreen:
     @contextmanager
     def lend(self) -> Iterator[None]:
         """Remove a live tree from the terminal while another writer uses it."""
+        # Counted, because a channel may ask while another one still shows its message.
         self._lent += 1
         if self._view is not None:
             self._view.take_off()
@@ -183,6 +185,7 @@ class RichScreen:
             yield TreeWatch(self.line, view, known_seq, failures=failures)
 
     def _go_on(self) -> None:
+        # Taken out first: `line` would put them back if the terminal were lent again meanwhile.
         held, self._held = self._held, []
         for text, style in held:
             self.line(text, style)

@@ -50,6 +50,7 @@ class TypedLines:
         """Return the next line without its end; None at the end of input."""
         line = await self._lines.get()
         if line is None:
+            # Put back, so that each later call also finds the end instead of waiting for ever.
             self._lines.put_nowait(None)
         return line
 
@@ -57,6 +58,7 @@ class TypedLines:
         data = b""
         with suppress(OSError):  # the terminal is gone: input ends here
             data = os.read(descriptor, READ_BYTES)
+        # Decoded piece by piece: a character may be cut at the end of what the terminal gave.
         self._take(self._decoder.decode(data, final=not data))
         if not data:
             self._end()
@@ -97,5 +99,6 @@ async def run_jobs(*jobs: Coroutine[Any, Any, bool]) -> bool:
     finally:
         for task in running:
             task.cancel()
+        # Waited for, so that nothing of them runs after the caller has closed what they use.
         if running:
             await asyncio.wait(running)
