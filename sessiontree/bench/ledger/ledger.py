@@ -145,6 +145,7 @@ class Ledger:
         self._chosen = "" if positions is None else CHOSEN
 
         def run(db: sqlite3.Connection) -> dict[str, str]:
+            # In the same transaction as what follows: two programs may begin here at the same moment.
             if not has_settings(db, settings) and not has_begun(db):
                 forget_run(db)
             db.executemany("INSERT OR IGNORE INTO run VALUES (?, ?)", settings.items())
@@ -195,6 +196,8 @@ class Ledger:
         bound = (epochs, NO_LIMIT if limit is None else limit)
 
         def run(db: sqlite3.Connection) -> Leased:
+            # Looked at again with each lease, because another program may have begun another run since this
+            # one prepared.
             if not has_settings(db, self._settings):
                 raise ConfigError(
                     f"ledger {str(self._path)!r}: another program began another run here meanwhile; give "
@@ -276,6 +279,8 @@ class Ledger:
 
         def run(db: sqlite3.Connection) -> bool:
             key = (lease.sample_id, lease.epoch)
+            # Read within the transaction: the lease may have been taken over since the attempt looked at it
+            # last.
             row = self._rules.commit(sample_row(db, key), lease.lease_id, decided=result.decided)
             if row is None:
                 return False
@@ -318,6 +323,7 @@ class Ledger:
         def run(db: sqlite3.Connection) -> bool:
             key = (lease.sample_id, lease.epoch)
             row = self._rules.give_back(sample_row(db, key), lease.lease_id, ending, retries)
+            # Also for a lease that no longer counts: what it cost was spent.
             self._end(db, lease.lease_id, "cancelled" if ending == "cancelled" else "error", cost_usd)
             if error is not None:
                 kind = FailureKind.CRASH if row is not None and row.state == "failed" else failure
@@ -364,6 +370,7 @@ class Ledger:
         """Raise the beat of this program's leases, and report those that somebody has taken over."""
         if not self._open:
             return set()
+        # A copy: the event loop changes the table while this thread reads it.
         for lease_id, cost_usd in list(self.costs.items()):
             db.execute(
                 "UPDATE attempts SET cost_usd = ? WHERE lease_id = ? AND ended_at_ms IS NULL",
@@ -377,6 +384,7 @@ class Ledger:
         held = {lease_id for (lease_id,) in found.fetchall()}
         lost, self._open = self._open - held, held
         for lease_id in lost:
+            # On the loop, because the attempt's task belongs to it and this is the ledger's thread.
             self._thread.call_on_loop(self.on_lost, lease_id)
         return held
 

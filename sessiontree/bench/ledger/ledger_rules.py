@@ -170,6 +170,8 @@ class BeatWatch:
         kept: dict[str, tuple[int, float]] = {}
         for lease_id, beat in beats.items():
             before = self._seen.get(lease_id)
+            # The observer's own clock counts from when it saw this beat, so no clock of two machines is
+            # compared.
             kept[lease_id] = before if before is not None and before[0] == beat else (beat, now_s)
         self._seen = kept
         return {
@@ -208,6 +210,7 @@ class CostCap:
             need = max(unspent / (2 * self.concurrency), 2 * stopped_usd)
             if need > unspent > stopped_usd:
                 need = unspent
+        # Open attempts may cost less than they hold, so the end is only declared when none of them is left.
         if unspent <= 0 or need > unspent:
             return "wait" if reserved_usd > 0 else "reached"
         return "wait" if need > unspent - reserved_usd else need

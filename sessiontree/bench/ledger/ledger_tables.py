@@ -86,7 +86,11 @@ def open_ledger(path: Path, *, shared: bool = False) -> sqlite3.Connection:
     try:
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         _set_journal_mode(db, path, shared=shared)
+        # A score that was reported must survive a power failure: with less, the last commits of a WAL may be
+        # lost.
         db.execute("PRAGMA synchronous = FULL")
+        # At once for writing: a reader that wants to write later is refused by SQLite while another one
+        # writes.
         db.execute("BEGIN IMMEDIATE")
         for statement in TABLES.split(";"):
             db.execute(statement)
@@ -110,6 +114,8 @@ def _set_journal_mode(db: sqlite3.Connection, path: Path, *, shared: bool) -> No
         return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        # The directory and not the file: closing a descriptor of the file would drop the locks that SQLite
+        # has on it.
         fcntl.flock(folder, fcntl.LOCK_EX)
         db.execute("PRAGMA journal_mode = WAL")
     finally:
@@ -381,5 +387,6 @@ def count_room(db: sqlite3.Connection, owner: str, held: int, at_once: int) -> i
     if not others:
         return max(0, at_once - held)
     (leased,) = db.execute("SELECT count(*) FROM samples WHERE state = 'leased'").fetchone()
+    # Rounded up: with more programs than attempts, each would otherwise wait for a part of nothing.
     part = -(-at_once // (int(others) + 1))
     return max(0, min(at_once - int(leased), part - held))

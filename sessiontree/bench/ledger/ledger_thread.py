@@ -61,6 +61,7 @@ class LedgerThread:
 
     async def close(self, last: Callable[[sqlite3.Connection], Any]) -> None:
         """Commit what is ready and then a last piece of work, and close the file."""
+        # Through the queue, so that it comes after everything that was given before.
         self._work.put((last, None))
         self._work.put(None)
         if self._thread is not None:
@@ -132,6 +133,7 @@ class LedgerThread:
             batch = [self._work.get(timeout=max(0.0, wait_s))]
         except queue.Empty:
             return []
+        # All that is ready goes into one transaction: a commit waits for the disk, however little is in it.
         while not self._work.empty():
             batch.append(self._work.get())
         return batch
@@ -172,10 +174,12 @@ def _run_separately(
     db: sqlite3.Connection, run: Callable[[sqlite3.Connection], Any], future: asyncio.Future[Any] | None
 ) -> _Done:
     """Run one piece of a batch; if it is refused, only its own changes are undone."""
+    # Each piece by itself: one that is refused must not take back what others in the batch have done.
     db.execute("SAVEPOINT piece")
     try:
         value = run(db)
     except Exception as error:
+        # An error of the file concerns the whole batch, which can't be committed any more.
         if isinstance(error, sqlite3.Error) and not isinstance(error, _ITS_OWN):
             raise
         db.execute("ROLLBACK TO piece")

@@ -128,6 +128,7 @@ class SuiteEnvironment:
             return
         place = self.place
         with _hold_lock(place, say) as held:
+            # Looked at again: another process may have built it while this one waited for the lock.
             if self.is_ready:
                 return
             say(f"preparing {place} from {self.lock.name} (once; it may take a minute)")
@@ -144,6 +145,8 @@ class SuiteEnvironment:
         """Build it in a place whose lock is held by this descriptor."""
         wanted = self._describe_wanted()
         if place.exists():
+            # Without its mark it is what a killed build has left, and pip would take parts of it for
+            # installed.
             shutil.rmtree(place)
         venv.EnvBuilder(symlinks=True).create(place)
         python = str(place / "bin" / "python")
@@ -169,6 +172,7 @@ class SuiteEnvironment:
         (packages / _LINK).write_text(f"import site; {adding}\n{holding}\n", "utf-8")
         fresh = place / f"{_MARK}.new"
         fresh.write_text(json.dumps(wanted), "utf-8")
+        # The mark comes last and in one step: whoever finds it may rely on everything else.
         fresh.replace(place / _MARK)
 
     def _remove_outdated(self, place: Path) -> None:
@@ -210,6 +214,7 @@ class SuiteEnvironment:
             ConfigError: as :meth:`command`.
         """
         command = self.command(arguments)
+        # What is still buffered would be lost with this program's image.
         sys.stdout.flush()
         sys.stderr.flush()
         os.execv(command[0], command)  # noqa: S606 - the environment's interpreter, and this program's words
