@@ -135,62 +135,12 @@ class CallSignals:
         """Whether the attempt has ended; later progress reports are dropped."""
 
 
-class ToolContext:
-    """The context of one tool call, with those handles of the session that the tool's class declares.
+class CallHandles:
+    """The handles of a tool call: what its tool declares and its session holds. Others are None."""
 
-    ``call_id`` is unique among the calls of all trees and stays the same when the call is repeated after a
-    crash, so it can serve as an idempotency key.
-    """
+    __slots__ = ("_rights",)
 
-    __slots__ = ("_rights", "_signals", "answered", "call_id")
-
-    def __init__(
-        self,
-        rights: SessionRights,
-        call_id: str,
-        signals: CallSignals,
-        answered: AnsweredInput | None = None,
-    ) -> None:
-        self._rights = rights
-        self._signals = signals
-        self.call_id = call_id
-        self.answered = answered
-        """What a person answered since the tool raised InputNeeded; None = it has not raised it."""
-
-    @property
-    def tree_id(self) -> str:
-        """Id of the session's tree."""
-        return self._rights.tree_id
-
-    @property
-    def session_id(self) -> str:
-        """Path of the session, such as ``main/b2/w7``."""
-        return self._rights.session_id
-
-    @property
-    def agent_id(self) -> str:
-        """Name of the session's agent."""
-        return self._rights.agent_id
-
-    @property
-    def kind(self) -> SessionKind:
-        """Kind of the session."""
-        return self._rights.kind
-
-    @property
-    def workspace_root(self) -> Path:
-        """The root directory of all file tools."""
-        return self._rights.workspace_root
-
-    @property
-    def config(self) -> AgentConfig:
-        """The agent's configuration."""
-        return self._rights.config
-
-    @property
-    def status(self) -> Status:
-        """The session's own status."""
-        return self._rights.status
+    _rights: SessionRights
 
     @property
     def reader(self) -> Reader | None:
@@ -313,6 +263,80 @@ class ToolContext:
         """The runtime itself; None for a Worker, or if the tool does not declare it."""
         return self._rights.runtime
 
+    def require(self, capability: Capability[H]) -> H:
+        """Return the handle of a capability.
+
+        Raises:
+            PermissionDenied: the tool does not declare the capability, or the session has no such handle.
+        """
+        rights, name = self._rights, capability.name
+        if name not in rights.declared:
+            reason = f"tool {rights.tool!r} does not declare capability {name!r}; add it to capabilities"
+            raise PermissionDenied(capability.tier, reason)
+        handle: H | None = getattr(rights, name)
+        if handle is None:
+            reason = f"session {rights.session_id!r} is a {rights.kind} and holds no {name}"
+            raise PermissionDenied(capability.tier, reason)
+        return handle
+
+
+class ToolContext(CallHandles):
+    """The context of one tool call, with those handles of the session that the tool's class declares.
+
+    ``call_id`` is unique among the calls of all trees and stays the same when the call is repeated after a
+    crash, so it can serve as an idempotency key.
+    """
+
+    __slots__ = ("_signals", "answered", "call_id")
+
+    def __init__(
+        self,
+        rights: SessionRights,
+        call_id: str,
+        signals: CallSignals,
+        answered: AnsweredInput | None = None,
+    ) -> None:
+        self._rights = rights
+        self._signals = signals
+        self.call_id = call_id
+        self.answered = answered
+        """What a person answered since the tool raised InputNeeded; None = it has not raised it."""
+
+    @property
+    def tree_id(self) -> str:
+        """Id of the session's tree."""
+        return self._rights.tree_id
+
+    @property
+    def session_id(self) -> str:
+        """Path of the session, such as ``main/b2/w7``."""
+        return self._rights.session_id
+
+    @property
+    def agent_id(self) -> str:
+        """Name of the session's agent."""
+        return self._rights.agent_id
+
+    @property
+    def kind(self) -> SessionKind:
+        """Kind of the session."""
+        return self._rights.kind
+
+    @property
+    def workspace_root(self) -> Path:
+        """The root directory of all file tools."""
+        return self._rights.workspace_root
+
+    @property
+    def config(self) -> AgentConfig:
+        """The agent's configuration."""
+        return self._rights.config
+
+    @property
+    def status(self) -> Status:
+        """The session's own status."""
+        return self._rights.status
+
     @property
     def cancelled(self) -> bool:
         """Whether the call was cancelled or its deadline passed; long loops in threads should check it."""
@@ -351,19 +375,3 @@ class ToolContext:
             signals.on_images(signals.partial, pictures)
         elif signals.on_update is not None:
             signals.on_update(signals.partial)
-
-    def require(self, capability: Capability[H]) -> H:
-        """Return the handle of a capability.
-
-        Raises:
-            PermissionDenied: the tool does not declare the capability, or the session has no such handle.
-        """
-        rights, name = self._rights, capability.name
-        if name not in rights.declared:
-            reason = f"tool {rights.tool!r} does not declare capability {name!r}; add it to capabilities"
-            raise PermissionDenied(capability.tier, reason)
-        handle: H | None = getattr(rights, name)
-        if handle is None:
-            reason = f"session {rights.session_id!r} is a {rights.kind} and holds no {name}"
-            raise PermissionDenied(capability.tier, reason)
-        return handle
