@@ -21,7 +21,6 @@ from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.session_facts import CallResolved
 from sessiontree.contracts.facts.stimuli import Stimulus
 from sessiontree.contracts.recorded.approvals import RejectedCall
-from sessiontree.contracts.recorded.codec import Outcome
 from sessiontree.contracts.recorded.programs import (
     IS_TEXT,
     MAX_ANSWER_CHARS,
@@ -111,6 +110,72 @@ class ProgramHost:
     """Called when a program has nothing to say."""
 
 
+class ProgramOutcomes:
+    """Makes the outcomes of a session's programs.
+
+    Args:
+        state: The session's state, only read here.
+        max_chars: Longest text of a result that a model sees.
+        now_ms: Returns the tree's time.
+    """
+
+    def __init__(self, state: SessionState, max_chars: int, now_ms: Callable[[], int]) -> None:
+        self._state = state
+        self._max_chars = max_chars
+        self._now_ms = now_ms
+
+    def complete(
+        self, key: str, call: CallState, program: ProgramState, value: JsonValue
+    ) -> ImmediateOutcome:
+        """Return the outcome of a program that came to its end with a value."""
+        calls = len(program.asked)
+        display = f"the program is done after {calls} call{'s' if calls != 1 else ''}"
+        is_text = isinstance(value, str)
+        is_shown = not (call.part_of or call.outside or self._state.spec.first_call is not None)
+        details: JsonValue = {IS_TEXT: True} if is_text and not is_shown else None
+        result = ToolResult(output=value, display=display, details=details)
+        message = make_result_message(
+            call.call.id,
+            call.tool,
+            result,
+            self._now_ms(),
+            max_chars=self._max_chars if is_shown else MAX_ANSWER_CHARS,
+            untrusted=program.untrusted,
+            marks=is_shown,
+        )
+        return ImmediateOutcome(key, "ok", message, untrusted=program.untrusted, is_json=not is_text)
+
+    def fail(
+        self, key: str, call: CallState, program: ProgramState, told: Mapping[str, Any]
+    ) -> ImmediateOutcome | RejectedCall:
+        """Return the outcome of a program that failed; one that was never run is an invalid call."""
+        reason = str(told.get("reason", ""))
+        if told["failed"] == "raised":
+            error = f"the program raised {reason}"
+        elif told["failed"] != "code":
+            error = f"the program's interpreter failed: {reason}"
+        elif program.asked:
+            error = f"ProgramDiverged: it ran before, and the interpreter here refuses its text: {reason}"
+        elif program.source is not None:  # other arguments would not mend it
+            where = reason.replace("program.py:", f"{call.tool}.py:").strip()
+            error = f"the saved program {call.tool} does not fit this session and was not run: {where}"
+        else:
+            digest = compute_digest(call.tool, call.final.arguments)
+            message = cut_text(f"the program was not run: {reason}", self._max_chars // 2)
+            return RejectedCall(key, call.tool, message, "/code", digest, {})
+        return self.end(key, call, ExecutionError(error))
+
+    def end(self, key: str, call: CallState, error: ToolError) -> ImmediateOutcome:
+        """Return the outcome of a program that ends with an error."""
+        untrusted = call.program is not None and call.program.untrusted
+        if untrusted:  # the program may have raised what it read
+            error.message = mark_foreign(error.message, call.tool, self._max_chars // 2)
+        message = make_error_message(
+            call.call.id, call.tool, error, self._now_ms(), max_chars=self._max_chars
+        )
+        return ImmediateOutcome(key, "error", message, untrusted=untrusted)
+
+
 class ProgramRuns:
     """The programs of one session on its host.
 
@@ -132,8 +197,8 @@ class ProgramRuns:
     ) -> None:
         self._state = state
         self._face = face
-        self._max_chars = max_chars
         self._now_ms = now_ms
+        self._outcomes = ProgramOutcomes(state, max_chars, now_ms)
         self._host = host
         self.make: Callable[[], InterpreterProcess] = InterpreterProcess
         """Makes a process of interpreters that is not started yet."""
@@ -222,7 +287,7 @@ class ProgramRuns:
         except InterpreterEndedError as error:
             self._lose(key, run, call, error)
         except ToolError as error:
-            self._end(key, call, error, "error")
+            self._finish(self._outcomes.end(key, call, error))
 
     def _give(self, process: InterpreterProcess, key: str, run: _HeldProgram) -> None:
         """Give an open program its new answers, without a task of its own: this is the way of most calls."""
@@ -282,7 +347,7 @@ class ProgramRuns:
         must not suffer for that.
         """
         if run.lost_at == run.given:
-            self._end(key, call, ExecutionError(f"the program was ended: {error}"), "error")
+            self._finish(self._outcomes.end(key, call, ExecutionError(f"the program was ended: {error}")))
             return
         run.lost_at = run.given
         run.is_open = False
@@ -375,7 +440,7 @@ class ProgramRuns:
             )
             return True
         if "failed" in told:
-            self._fail(key, call, program, told)
+            self._finish(self._outcomes.fail(key, call, program, told))
             return True
         is_over = "value" in told
         try:
@@ -385,16 +450,16 @@ class ProgramRuns:
             notes = _parse_notes(told)[: max(0, MAX_PROGRAM_NOTES - noted)]
             first = max(len(program.asked), int(told["first"]))
         except ExecutionError as error:
-            self._end(key, call, error, "error")
+            self._finish(self._outcomes.end(key, call, error))
             return True
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            self._end(key, call, _make_nonsense_error(error), "error")
+            self._finish(self._outcomes.end(key, call, _make_nonsense_error(error)))
             return True
         if calls or notes or withdrawn:
             said = stimuli.ProgramSaid(self._now_ms(), key, first, calls, noted, notes, withdrawn)
             self._host.queue(f"program:{key}", said)
         if is_over:
-            self._complete(key, call, program, told["value"])
+            self._finish(self._outcomes.complete(key, call, program, told["value"]))
         return is_over
 
     def _select_new_calls(self, program: ProgramState, told: Mapping[str, Any]) -> tuple[ProgramCall, ...]:
@@ -428,55 +493,9 @@ class ProgramRuns:
         SNAPSHOTS.take(self._state.ids.call(key))
         return self._runs.pop(key, None)
 
-    def _complete(self, key: str, call: CallState, program: ProgramState, value: JsonValue) -> None:
-        calls = len(program.asked)
-        display = f"the program is done after {calls} call{'s' if calls != 1 else ''}"
-        is_text = isinstance(value, str)
-        is_shown = not (call.part_of or call.outside or self._state.spec.first_call is not None)
-        details: JsonValue = {IS_TEXT: True} if is_text and not is_shown else None
-        result = ToolResult(output=value, display=display, details=details)
-        message = make_result_message(
-            call.call.id,
-            call.tool,
-            result,
-            self._now_ms(),
-            max_chars=self._max_chars if is_shown else MAX_ANSWER_CHARS,
-            untrusted=program.untrusted,
-            marks=is_shown,
-        )
-        self._forget(key)
-        ended = ImmediateOutcome(key, "ok", message, untrusted=program.untrusted, is_json=not is_text)
+    def _finish(self, ended: ImmediateOutcome | RejectedCall) -> None:
+        self._forget(ended.key)
         self._host.finish(ended)
-
-    def _fail(self, key: str, call: CallState, program: ProgramState, told: Mapping[str, Any]) -> None:
-        """End a program that failed; one that was never run is an invalid call."""
-        reason = str(told.get("reason", ""))
-        if told["failed"] == "raised":
-            self._end(key, call, ExecutionError(f"the program raised {reason}"), "error")
-        elif told["failed"] != "code":
-            self._end(key, call, ExecutionError(f"the program's interpreter failed: {reason}"), "error")
-        elif program.asked:
-            diverged = f"ProgramDiverged: it ran before, and the interpreter here refuses its text: {reason}"
-            self._end(key, call, ExecutionError(diverged), "error")
-        elif program.source is not None:  # other arguments would not mend it
-            where = reason.replace("program.py:", f"{call.tool}.py:").strip()
-            unfit = f"the saved program {call.tool} does not fit this session and was not run: {where}"
-            self._end(key, call, ExecutionError(unfit), "error")
-        else:
-            self._forget(key)
-            digest = compute_digest(call.tool, call.final.arguments)
-            message = cut_text(f"the program was not run: {reason}", self._max_chars // 2)
-            self._host.finish(RejectedCall(key, call.tool, message, "/code", digest, {}))
-
-    def _end(self, key: str, call: CallState, error: ToolError, outcome: Outcome) -> None:
-        self._forget(key)
-        untrusted = call.program is not None and call.program.untrusted
-        if untrusted:  # the program may have raised what it read
-            error.message = mark_foreign(error.message, call.tool, self._max_chars // 2)
-        message = make_error_message(
-            call.call.id, call.tool, error, self._now_ms(), max_chars=self._max_chars
-        )
-        self._host.finish(ImmediateOutcome(key, outcome, message, untrusted=untrusted))
 
     def _end_soon(self) -> None:
         """End the process soon, unless there is more to do."""
