@@ -6,8 +6,8 @@ The third part of dispatch, finalize: results, errors, time-outs, cancellations,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sessiontree.contracts.errors import (
@@ -33,30 +33,14 @@ from sessiontree.contracts.tools.tool import Tool
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.values.short_values import SHOWN_CHARS, shorten_progress
 from sessiontree.dispatch.images import Pictures
-from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall, make_result_message, mark_foreign
+from sessiontree.dispatch.results import (
+    CallTimeLimits,
+    ImmediateOutcome,
+    PreparedCall,
+    make_result_message,
+    mark_foreign,
+)
 from sessiontree.dispatch.tool_table import ToolTable
-
-
-@dataclass(frozen=True, slots=True)
-class CallLimits:
-    """How long the calls of a session may take, in seconds."""
-
-    tool_timeout_s: float
-    """A call whose tool and agent set no limit."""
-    tool_timeouts: Mapping[str, float]
-    """What the agent sets, by tool."""
-    answer_s: float
-    """A person's answer to a question."""
-    person_tools: frozenset[str]
-    """Names of the tools that a person answers."""
-
-    def timeout_s(self, prepared: PreparedCall) -> float:
-        """Return the time limit of a call in seconds: the agent's, else the tool's, else the tree's."""
-        tool = prepared.entry.tool
-        own_s = self.tool_timeouts.get(tool.name) if self.tool_timeouts else None
-        if tool.name in self.person_tools:
-            return own_s or tool.timeout_s or self.answer_s
-        return own_s or tool.timeout_s or self.tool_timeout_s
 
 
 def report_author_error(
@@ -81,7 +65,7 @@ class CallOutcomes:
         self,
         table: ToolTable,
         rights: SessionRights,
-        limits: CallLimits,
+        limits: CallTimeLimits,
         now_ms: Callable[[], int],
         *,
         can_ask_person: bool,
@@ -140,7 +124,7 @@ class CallOutcomes:
         message = await self.pictures.fit(outcome.message, max_chars=self.max_chars, harmless=harmless)
         return replace(outcome, message=message)
 
-    def make_unexpected_error(self, prepared: PreparedCall, error: BaseException) -> ImmediateOutcome:
+    def make_crash_error(self, prepared: PreparedCall, error: BaseException) -> ImmediateOutcome:
         """Return the outcome of a call whose tool raised an exception that is not a ToolError."""
         tool = prepared.entry.tool
         text = f"{tool.name} failed: {describe_error(error)}"
@@ -166,7 +150,7 @@ class CallOutcomes:
             marked = self._mark_untrusted(prepared.entry.tool, error)
             return self._make_failed_attempt(prepared, marked, outcome, signals, again=passes)
         except (AttributeError, TypeError, ValueError, RecursionError):
-            return self.make_unexpected_error(prepared, error)
+            return self.make_crash_error(prepared, error)
 
     def make_interrupted_outcome(self, prepared: PreparedCall, signals: CallSignals) -> ImmediateOutcome:
         """Return the outcome of a call that was stopped by its deadline or by a cancellation.

@@ -23,8 +23,8 @@ from sessiontree.contracts.tools.context import CallSignals, SessionRights, Tool
 from sessiontree.contracts.tools.thread_calls import is_cancelled
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.dispatch.call_checks import CallChecks
-from sessiontree.dispatch.call_outcomes import CallLimits, CallOutcomes
-from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall, make_result_message
+from sessiontree.dispatch.call_outcomes import CallOutcomes
+from sessiontree.dispatch.results import CallTimeLimits, ImmediateOutcome, PreparedCall, make_result_message
 from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
 from sessiontree.policy.compiled import SessionPolicy
 
@@ -62,7 +62,9 @@ class Dispatcher:
             protection: Knows the protected places and gives a call the writer that may change those it was
                 allowed; None = the session has no writer.
         """
-        limits = CallLimits(tool_timeout_s, rights.config.tool_timeouts, approval_expiry_s, table.for_persons)
+        limits = CallTimeLimits(
+            tool_timeout_s, rights.config.tool_timeouts, approval_expiry_s, table.for_persons
+        )
         self.can_ask_person = policy.standing.has_channel
         """Whether a session at or above this one has a channel."""
         outcomes = CallOutcomes(table, rights, limits, now_ms, can_ask_person=self.can_ask_person)
@@ -158,7 +160,7 @@ class Dispatcher:
         except BaseException as error:  # a tool may raise anything, even SystemExit; the session continues
             if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
                 raise  # the user ends the program; the system raises it only in the main thread
-            return self._outcomes.make_unexpected_error(prepared, error)
+            return self._outcomes.make_crash_error(prepared, error)
         return ImmediateOutcome(
             prepared.call.key,
             "ok",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -58,6 +59,28 @@ class ImmediateOutcome:
     """Whether its text is the JSON text of the tool's output; only asked for programs' calls."""
     wanted: ToolInput | None = None
     """What a person must answer before the call can go on; it has no result then."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimeLimits:
+    """How long the calls of a session may take, in seconds."""
+
+    tool_timeout_s: float
+    """A call whose tool and agent set no limit."""
+    tool_timeouts: Mapping[str, float]
+    """What the agent sets, by tool."""
+    answer_s: float
+    """A person's answer to a question."""
+    person_tools: frozenset[str]
+    """Names of the tools that a person answers."""
+
+    def timeout_s(self, prepared: PreparedCall) -> float:
+        """Return the time limit of a call in seconds: the agent's, else the tool's, else the tree's."""
+        tool = prepared.entry.tool
+        own_s = self.tool_timeouts.get(tool.name) if self.tool_timeouts else None
+        if tool.name in self.person_tools:
+            return own_s or tool.timeout_s or self.answer_s
+        return own_s or tool.timeout_s or self.tool_timeout_s
 
 
 FOREIGN = "tool result"

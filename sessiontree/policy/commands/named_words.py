@@ -99,9 +99,9 @@ def _collect_words(text: str, variables: tuple[tuple[str, str], ...]) -> NamedWo
     for name, value in variables:
         kept.assign(name, (value,))
         kept.words[ShellWord((value,))] = STRICT
-    reader = _TextReader(kept, left=_MAX_READ + 4 * len(text))
+    reader = _WordReader(kept, left=_MAX_READ + 4 * len(text))
     reader.read(text)
-    forms = _Expansion(kept, reader).expand()
+    forms = _FormList(kept, reader).expand()
     words: set[str] = set()
     for form in (*forms, text):
         pieces = [form, *_BETWEEN.split(form)]
@@ -121,7 +121,7 @@ def _collect_words(text: str, variables: tuple[tuple[str, str], ...]) -> NamedWo
     return NamedWords(frozenset(words), kept.why_open)
 
 
-class _TextReader:
+class _WordReader:
     """Reads a text and the texts in it, and keeps their words.
 
     Args:
@@ -207,7 +207,7 @@ class _TextReader:
         self._kept.assign(name, (Gap.UNKNOWN,) if match[3] else (match[4], *word.parts[1:]))
 
 
-class _Expansion:
+class _FormList:
     """Finds what the words may be after all substitutions.
 
     Args:
@@ -215,7 +215,7 @@ class _Expansion:
         reader: Reads the texts that only a substitution makes.
     """
 
-    def __init__(self, kept: KeptWords, reader: _TextReader) -> None:
+    def __init__(self, kept: KeptWords, reader: _WordReader) -> None:
         self._kept = kept
         self._reader = reader
         self._count = 0

@@ -107,12 +107,13 @@ class InputQueue:
         if self._interceptors and self._is_intercepted(first):
             self._tasks.begin(partial(self._admit_own, cause, first, *others))
         else:
-            self._own.extend((cause, each) for each in (first, *others))
+            self._own.append((cause, first))
+            self._own.extend([(cause, each) for each in others])
 
     def post(self, cause: str, *given: Stimulus) -> None:
         """Queue stimuli of this host that come from outside its driver; without effect once it is over."""
         if not self._tasks.over:
-            self._own.extend((cause, each) for each in given)
+            self._own.extend([(cause, each) for each in given])
             self.wake()
 
     def post_admitted(self, cause: str, news: Sequence[Stimulus]) -> None:

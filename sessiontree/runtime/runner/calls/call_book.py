@@ -165,7 +165,9 @@ class CallBook:
 
     def start(self, execute: ExecuteCall) -> None:
         """Let a call run as soon as the driver comes to it."""
-        self.enter(execute.call.key, _READY).checked = execute.call
+        call = self._calls.get(execute.call.key) or CallEntry(execute.call.key)
+        self.move(call, _READY)
+        call.checked = execute.call
         self.to_start.append(execute)
 
     def resolve(self, key: str) -> None:

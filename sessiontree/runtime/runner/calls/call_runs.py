@@ -341,16 +341,8 @@ class CallRuns:
         A call that another host had prepared is prepared again from its facts.
         """
         call = self._book.find(execute.call.key)
-        return None if call is None else await self._run(call, execute, task)
-
-    async def _run_unless_aborted(self, call: CallEntry, execute: ExecuteCall) -> ImmediateOutcome | None:
-        # The call may have been aborted, and reported as skipped, after its task was made.
-        is_here = self._book.find(call.key) is call
-        return await self._run(call, execute, asyncio.current_task()) if is_here else None
-
-    async def _run(
-        self, call: CallEntry, execute: ExecuteCall, task: asyncio.Task[Any] | None
-    ) -> ImmediateOutcome | None:
+        if call is None:
+            return None
         if self._session.interceptors:
             call.begun_s = time.monotonic()
         prepared, call.prepared = call.prepared, None
@@ -362,6 +354,11 @@ class CallRuns:
             prepared = again
         prepared.answered = execute.answered
         return await self.running.run(prepared, execute, call, task)
+
+    async def _run_unless_aborted(self, call: CallEntry, execute: ExecuteCall) -> ImmediateOutcome | None:
+        # The call may have been aborted, and reported as skipped, after its task was made.
+        is_here = self._book.find(call.key) is call
+        return await self.run(execute, asyncio.current_task()) if is_here else None
 
     async def _finish(self, make: Callable[[], Awaitable[ImmediateOutcome | None]]) -> None:
         outcome = await make()
