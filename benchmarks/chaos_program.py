@@ -300,7 +300,7 @@ class Load:
     async def run(self) -> None:
         """Run every loop until ``PLACE/stop`` exists, and close the tree."""
         in_main = [self._call, self._approved, self._written, self._record]
-        loops = ([self._message], [self._build_order, self._branch], in_main)
+        loops = ([self._message], [self._worker, self._branch], in_main)
         async with asyncio.TaskGroup() as group:
             for uses in loops:
                 group.create_task(self._loop(uses))
@@ -346,7 +346,7 @@ class Load:
     async def _approved(self, tree: SessionTree, key: str) -> str:
         return (await tree.main.call("launch", {"key": key})).text
 
-    async def _build_order(self, tree: SessionTree, key: str) -> str:
+    async def _worker(self, tree: SessionTree, key: str) -> str:
         worker = await tree.main.spawn("worker", key)
         return (await worker.result()).summary
 
