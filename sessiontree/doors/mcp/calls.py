@@ -107,6 +107,7 @@ async def answer_work(asked: ToolAsked, work: Work, wait_s: float) -> HandlerRes
     Raises:
         ConflictError: the conversation takes no message any more.
     """
+    # A client may ask for the task at once, and then the journal must have it.
     await work.until_durable()
     if asked.takes_tasks:
         return {"resultType": "task", **describe_task(work, await work.report())}
@@ -178,10 +179,12 @@ async def _wait(asked: ToolAsked, work: Work, wait_s: float) -> None:
                 if ended.done():
                     break
             seen = log.cursor  # before the report, which takes in more
+            # The client has to answer first: to wait on would only use the time up.
             if (await work.report()).status == "input_required":
                 return
             if loop.time() >= next_s:
                 next_s = loop.time() + PROGRESS_S
+                # The protocol wants a number that grows with each report, and facts are never taken back.
                 await asked.report(float(seen), f"{seen:,} facts recorded")
         if ended.done():
             ended.result()

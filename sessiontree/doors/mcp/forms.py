@@ -190,6 +190,7 @@ def _read_answers(items: tuple[QuestionItem, ...], content: Mapping[str, Any]) -
     answers = []
     for number in range(1, len(items) + 1):
         chosen, text = content.get(f"choice_{number}", []), content.get(f"text_{number}", "")
+        # A form for one choice gives a text, one for several gives a list.
         labels = [chosen] if isinstance(chosen, str) else chosen
         if (
             not isinstance(labels, list)

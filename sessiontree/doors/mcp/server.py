@@ -132,6 +132,8 @@ class McpDoor:
                 replies = {
                     key: read_reply(given) for key, given in params.input_responses.items() if key in waiting
                 }
+                # All are checked before the first is given: a request that is refused must have changed
+                # nothing.
                 for key, reply in replies.items():
                     check_reply(waiting[key], reply)
                 for key, reply in replies.items():
@@ -154,6 +156,7 @@ class McpDoor:
             MCPError: the client may not ask for tasks, or has no such task.
         """
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            # As of any method that the older revisions do not have.
             raise MCPError(types.METHOD_NOT_FOUND, "Method not found", ctx.method)
         _check_header(ctx, params.task_id)
         if not _can_take_tasks(ctx):

@@ -251,6 +251,7 @@ class ConversationTools:
             ProgramRunTool(self._conversations, each) for each in self._conversations.list_programs(principal)
         )
         own = [tool for tool in self._own if tool.is_for(principal)]
+        # The door's own come first: a program must not take the place of one.
         names = {tool.name for tool in own}
         return [*own, *(tool for tool in programs if tool.name not in names)]
 

@@ -116,6 +116,7 @@ class TurnWork:
     async def _report_unfinished(self, turn: HeardTurn) -> WorkReport:
         log = self.conversation.log
         await log.read()
+        # Turns run one after the other, so what waits belongs to the first that has not ended.
         is_first = next(iter(log.unfinished), None) == self.work_id
         waiting = list_waiting(self.conversation.tree) if is_first else {}
         if waiting and not self.conversation.principal.rights.approves:

@@ -143,6 +143,7 @@ def convert_chat_request(given: ChatRequest) -> ClientRequest:
             script.add_output(each.tool_call_id, each.text)
         else:
             script.add_message(each.role, each.text, [parse_image(url) for url in each.image_urls])
+    # The second one is the older name.
     most = given.max_completion_tokens or given.max_tokens
     return script.request(
         agent=given.model,
@@ -228,6 +229,7 @@ class ChatChunks:
         """Yield what is left of texts that are whole; what the tree ran itself is left out."""
         for each in items:
             if isinstance(each, SaidText):
+                # A hook may have changed the text after it was streamed, and a chunk takes nothing back.
                 yield from self.emit_piece(
                     each.text[len(self._sent) :] if each.text.startswith(self._sent) else ""
                 )

@@ -249,6 +249,7 @@ class RequestScript:
                 text="", outputs=self._outputs, history=tuple(said), instructions=joined, **members
             )
         begin = len(said)
+        # All that was said since the tree's last answer is one message.
         while begin and said[begin - 1].speaker == "user":
             begin -= 1
         text = "\n\n".join(each.text for each in said[begin:] if each.text)

@@ -244,6 +244,7 @@ class ResponseEvents:
                 yield from self._emit_message(each)
             else:
                 yield from self._emit_whole_item(each)
+        # A copy, because those that are decided are removed.
         for place, asked in tuple(self._asked.items()):
             if asked.decision:
                 del self._asked[place]
@@ -274,6 +275,7 @@ class ResponseEvents:
 
     def _emit_message(self, said: SaidText) -> Iterator[dict[str, Any]]:
         sent = "" if self._said is None else "".join(self._said)
+        # A hook may have changed the text after it was streamed; the next events have the whole text.
         yield from self.emit_piece(said.text[len(sent) :] if said.text.startswith(sent) else "")
         where, self._said = self._locate_text(), None
         yield from self._emit("response.output_text.done", **where, text=said.text, logprobs=[])
