@@ -85,6 +85,7 @@ def _place_schema(schema: Schema, name: str, shared: Schema) -> Schema:
             inner[_REFERENCE] = f"#{place}{target[1:]}"
         return inner
 
+    # Its references lead from its own root, which is here only a part.
     shared[name] = rewrite(schema, moved)
     return {_REFERENCE: f"#{place}"}
 
@@ -123,6 +124,7 @@ def read_reply(text: str) -> ConstrainedCall | str:
         if value.keys() == {RESULT}:
             return dump_readable(value[RESULT])
         return text
+    # A call that was cut off must not pass for the final message: it is refused, and can be made again.
     begun = _CALL_BEGUN.match(text)
     if begun is not None:
         return ConstrainedCall(json.loads(begun[1]), text[begun.end() :])
@@ -172,6 +174,7 @@ class ReplyDecoder:
         if self._is_reply is None:
             begun = _REPLY_BEGUN.match(self._held)
             if begun is None:
+                # White space may come first, but not without end.
                 self._is_reply = False if len(self._held) > _MAX_BEGINNING else None
                 return
             self._is_reply = True
