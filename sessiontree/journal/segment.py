@@ -139,6 +139,7 @@ def read_line(text: str) -> SegmentLine:
         raise DamageError("a fact's line has an unknown form")
     seq, at_ms, cause, what, rest = match.groups()
     try:
+        # Causes rarely have an escape, and this runs for each fact.
         plain = json.loads(cause) if "\\" in cause else cause[1:-1]
     except ValueError as error:
         raise DamageError("the cause of a fact is not a JSON text") from error
