@@ -147,6 +147,7 @@ def _flag_words(codes: NDArray[np.uint32]) -> _Flags:
     flags = _ASCII_WORD[np.minimum(codes, 128)]
     foreign = np.flatnonzero(codes >= 128)
     if len(foreign):
+        # Each letter is judged once, because that is slow in Python.
         distinct, which = np.unique(codes[foreign], return_inverse=True)
         flags[foreign] = np.array([_is_word(chr(code)) for code in distinct])[which]
     return flags
@@ -162,6 +163,7 @@ _ASCII_WORD = np.array([chr(code).isalnum() for code in range(128)] + [False])
 def _hash_words(characters: _Characters) -> Iterator[tuple[_Places, _Hashes, NDArray[np.int64]]]:
     """Yield every word, and every part of words with several parts: place, hash and weight."""
     codes, is_word = characters.codes, characters.is_word
+    # With sums of codes times powers, the hash of a word of any length is one subtraction.
     powers = np.cumprod(np.concatenate(([np.uint64(1)], np.full(len(codes), _ODD))))
     inverses = np.cumprod(np.concatenate(([np.uint64(1)], np.full(len(codes), _INVERSE))))
     sums = np.concatenate(([np.uint64(0)], np.cumsum(codes * powers[:-1])))
