@@ -99,6 +99,7 @@ def change_state(state: CanvasState, action: str, content: Mapping[str, Any]) ->
     if action == "a2ui_reset":
         return replace(state, surfaces={})
     if action == "a2ui_push":
+        # Surfaces in place of a page are a new page for the frame; further surfaces are not.
         turned = revision if state.page else state.page_revision
         state = replace(state, is_shown=True, page={}, page_revision=turned)
         for op in content.get("ops", ()):
@@ -125,6 +126,7 @@ def find_fault(state: CanvasState, action: str, content: Mapping[str, Any]) -> s
             fault = _find_op_fault(state, op)
             if fault:
                 return f"message {number}: {fault}"
+            # The next message may need what this one makes.
             state = _carry_out(state, op)
         after = state
     else:
