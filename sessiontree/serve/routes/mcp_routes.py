@@ -148,6 +148,7 @@ class McpRoutes:
         await self._is_ready.wait()
 
     async def _run(self) -> None:
+        # In a task of its own, because a task group is left by the task that entered it.
         async with self._manager.run():
             self._is_ready.set()
             await self._is_over.wait()
