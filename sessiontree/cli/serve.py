@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.api.runtime.runtime_options import BackendName
-from sessiontree.cli.door import list_agents, make_conversations
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import complete_tree_id, find_state_dir
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.facts.tree_config import TreeConfig
-from sessiontree.doors.tokens import TokenFile
 from sessiontree.version import explain_installation
 
 
@@ -74,6 +72,8 @@ def _make_doors(state_dir: Path, config: Path | None, backend: BackendName) -> A
     Raises:
         ConfigError: the configuration can't be used, or the extra ``serve`` is not installed.
     """
+    from sessiontree.cli.door import list_agents, make_conversations  # `run` and `chat` have pages, no doors
+    from sessiontree.doors.tokens import TokenFile
     from sessiontree.serve.routes.door_guard import DoorGuard
     from sessiontree.serve.routes.door_routes import DoorRoutes
     from sessiontree.serve.routes.door_set import DoorSet
