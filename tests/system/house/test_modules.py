@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+import tokenize
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -14,7 +15,14 @@ import pytest
 MIN_LINES_OF_A_HELPER = 60
 """A module shorter than this whose only importer is a neighbour belongs into that neighbour."""
 FACES = {"__init__.py", "__main__.py"}
+MAX_FILES = 15
+"""Most files of a folder, without its face; one with more has inner rooms."""
+COMMANDS = "cli"
+"""The folder with a file for each command."""
+LEAST_COMMENTS = 0.015
+"""Share of the lines that are comments: why the code is as it is."""
 GERUND = re.compile(r"(?:^|_)(?!(?:string|setting|streaming|pricing|testing|docstring)$)[a-z]+ing$")
+SILENCED = re.compile(r"# type: ignore(?:\[[\w-]+\])?")
 TWIN = "sync"
 """The room whose classes bear the names of their asynchronous twins on purpose."""
 
@@ -51,6 +59,23 @@ def crumbs(files: Iterable[Path], root: Path) -> set[str]:
         and len(path.read_text("utf-8").splitlines()) < MIN_LINES_OF_A_HELPER
         and [user.parent for user in importers[module] - {path}] == [path.parent]
     }
+
+
+def crowded(files: Iterable[Path]) -> dict[Path, int]:
+    """Return the folders with too many files, each with how many it has."""
+    counts = Counter(path.parent for path in files if path.name not in FACES)
+    return {folder: n for folder, n in counts.items() if n > MAX_FILES and folder.name != COMMANDS}
+
+
+def share_of_comments(files: Iterable[Path]) -> float:
+    """Return the share of lines that have a comment, other than one that only quiets a type checker."""
+    lines = comments = 0
+    for path in files:
+        with path.open("rb") as file:
+            for token in tokenize.tokenize(file.readline):
+                lines += token.type in {tokenize.NEWLINE, tokenize.NL}
+                comments += token.type == tokenize.COMMENT and not SILENCED.fullmatch(token.string)
+    return comments / lines
 
 
 def _module(path: Path, root: Path) -> str:
@@ -115,6 +140,25 @@ def test_modules_and_classes_follow_the_rules(shipped_modules: list[Path], check
     """No gerund, no class name that means two things, no crumb."""
     assert shipped_modules
     assert sorted(findings(shipped_modules, checkout)) == []
+
+
+def test_folders_fit_on_a_page(shipped_modules: list[Path], tmp_path: Path) -> None:
+    """Fifteen files are looked through at a glance; a sixteenth is found."""
+    assert shipped_modules
+    assert crowded(shipped_modules) == {}
+    room = [tmp_path / "room" / f"part{n}.py" for n in range(MAX_FILES + 1)]
+    assert crowded(room[:-1]) == {}
+    assert crowded(room) == {tmp_path / "room": MAX_FILES + 1}
+
+
+def test_code_says_why(shipped_modules: list[Path], tmp_path: Path) -> None:
+    """A race, an order, a limit: a comment names it where it is."""
+    assert share_of_comments(shipped_modules) >= LEAST_COMMENTS
+    path = tmp_path / "room.py"
+    path.write_text(
+        "# Race: the other task may be first.\nx = 1  # type: ignore[assignment]\ny = 2  # once\n\n"
+    )
+    assert share_of_comments([path]) == 0.5
 
 
 def test_no_modules_import_each_other_in_a_circle(shipped_modules: list[Path], checkout: Path) -> None:
