@@ -135,7 +135,7 @@ class SessionDriver:
         """Return the only call, if it may run inside the driver; if there are several, launch all."""
         if len(self._book.to_start) == 1 and not self._book.running and not self._queue.has_input:
             return self._book.to_start.pop()
-        self._launch_all()
+        self._calls.launch_all()
         self._reporter.flush()
         return None
 
@@ -158,17 +158,12 @@ class SessionDriver:
         """Process stimuli while the driver waits in a call; what is to run gets tasks of its own."""
         try:
             self._pump()
-            self._launch_all()
+            self._calls.launch_all()
             if self._queue:
                 asyncio.get_running_loop().call_soon(self.start)
         except Exception as error:  # noqa: BLE001 - a failure here ends only this session, with a typed outcome
             self.end(error)
         self._reporter.flush()
-
-    def _launch_all(self) -> None:
-        for execute in self._book.to_start:
-            self._calls.launch(execute)
-        self._book.to_start.clear()
 
     def on_abandoned(self, running: Running, outcome: ImmediateOutcome) -> None:
         """Continue the session without a call that ignored its cancellation."""

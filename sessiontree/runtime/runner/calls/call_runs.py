@@ -318,11 +318,14 @@ class CallRuns:
             if key in self._state.calls:
                 self._skip(key, abort.reason)
 
-    def launch(self, execute: ExecuteCall) -> None:
-        """Run a call in a task of its own."""
-        call = self._book.find(execute.call.key)
-        if call is not None:
-            self._session.tasks.begin(partial(self._finish, partial(self._run_unless_aborted, call, execute)))
+    def launch_all(self) -> None:
+        """Run each call that is to start in a task of its own."""
+        for execute in self._book.to_start:
+            call = self._book.find(execute.call.key)
+            if call is not None:
+                make = partial(self._run_unless_aborted, call, execute)
+                self._session.tasks.begin(partial(self._finish, make))
+        self._book.to_start.clear()
 
     def take_answer(self, take: TakeAnswer) -> None:
         """Make a call's result of an answer, or refuse the answer."""

@@ -197,6 +197,7 @@ class RunningCalls:
                 self._book.move(call, CallPhase.ABSENT)
             self._leave(running)
         if running.give_up_at < math.inf and running.task is not None:
+            # The call alone was cancelled, and it has ended; its task, maybe the driver's, continues.
             running.task.uncancel()
         return outcome if is_current else None
 
