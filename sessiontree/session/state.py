@@ -29,11 +29,11 @@ from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Message, ToolCall, Usage
 from sessiontree.contracts.values.session_ids import SessionIds
 
-CallPhase: TypeAlias = Literal[
+DecidedPhase: TypeAlias = Literal[
     "open", "held", "asking", "approved", "intended", "delegated", "program", "child"
 ]
 """``program`` = it is a program that runs or waits; ``child`` = it has started a child and waits for it."""
-IDLE_PHASES: Final[frozenset[CallPhase]] = frozenset({"asking", "held", "approved", "delegated", "child"})
+IDLE_PHASES: Final[frozenset[DecidedPhase]] = frozenset({"asking", "held", "approved", "delegated", "child"})
 """Phases of a call of which nothing runs on a host."""
 CUT_SHORT: Final[frozenset[Outcome]] = frozenset({"aborted", "skipped", "timeout"})
 """Outcomes of a call that was ended before its work was done."""
@@ -70,7 +70,7 @@ class CallState:
     key: str
     """``<turn>.<index>``, or ``call.<id>`` outside the transcript; unique in the session."""
     call: ToolCall
-    phase: CallPhase = "open"
+    phase: DecidedPhase = "open"
     outside: bool = False
     """Whether the creating program made it; its result goes there and not into the transcript."""
     parked: bool = False

@@ -23,12 +23,12 @@ from sessiontree.runtime.gateway.question_budget import DEFAULT_OUTPUT_TOKENS, e
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.instructions import SessionInstruction
-from sessiontree.session.state import CallPhase, SessionState
+from sessiontree.session.state import DecidedPhase, SessionState
 from sessiontree.tree.state.budgets import compute_remaining
 from sessiontree.tree.state.evolve import evolve
 from sessiontree.tree.state.state import Session, TreeState, make_initial_tree
 
-_WAITS: Final[Mapping[CallPhase, CallForecast]] = {
+_WAITS: Final[Mapping[DecidedPhase, CallForecast]] = {
     "asking": "approval",
     "delegated": "answer",
     "child": "child",
