@@ -75,6 +75,7 @@ def _read_data(path: Path, place: str) -> bytes:
         with open(descriptor, "rb") as file:  # noqa: PTH123 - what was opened is what is checked
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ConfigError(f"{place} is not a regular file; {_KINDS}")
+            # One byte more than is accepted, and not the size of the file, which may grow.
             data = file.read(MAX_SOURCE_BYTES + 1)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no such home
         raise ConfigError(f"{place} can't be read: {getattr(error, 'strerror', None) or error}") from error

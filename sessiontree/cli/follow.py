@@ -64,6 +64,7 @@ async def read_facts(journal: Journal, tree_id: str) -> AsyncIterator[JournalRec
     wait_s = MIN_WAIT_S
     while True:
         known = next((row.last_seq for row in journal.trees() if row.tree_id == tree_id), seq)
+        # The journal may have been restored from a backup while it is followed.
         if known < seq:
             raise JournalCorrupt(tree_id, f"its facts after {known:,} are gone; follow it again")
         records = journal.read(tree_id, after_seq=seq, max_n=READ_AT_ONCE)

@@ -211,6 +211,7 @@ async def _check(name: str, settings: McpServer, state_dir: Path) -> CheckedServ
     except (ConfigError, ToolError) as error:
         return CheckedServer(name, "unreachable", str(error), "", {}, {}, {})
     finally:
+        # In any case: a server that could not be checked may still have a process.
         with suppress(ToolError):
             await process.close()
     wanted = {key: each for key, each in tools.items() if settings.tools is None or key in settings.tools}

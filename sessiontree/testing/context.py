@@ -544,6 +544,7 @@ async def call_tool(tool: Tool[Any], ctx: ToolContext, /, **arguments: Any) -> T
         ValidationError: an argument is not valid; names the first such argument.
         ToolError: raised by the tool.
     """
+    # As in a tree: a tool that uses a handle which it does not declare must fail in its tests, too.
     rights = ctx._rights.narrowed(tool.name, list_declared_handles(tool))  # noqa: SLF001 - what a dispatcher does
     ctx = ToolContext(rights, ctx.call_id, ctx._signals)  # noqa: SLF001 - as above
     if isinstance(tool, RawTool):

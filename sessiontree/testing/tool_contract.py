@@ -209,6 +209,7 @@ class _Checks:
     @contextlib.asynccontextmanager
     async def _note_check(self, name: str) -> AsyncIterator[None]:
         """Note how one check went, and that it left nothing behind."""
+        # Taken before the check, because the tests themselves may have processes.
         before = _descendants()
         try:
             yield
@@ -370,6 +371,7 @@ class _Checks:
         copied = workspace.parent / "copied"
 
         def keep() -> None:
+            # Copied in the middle of the call: this is what a loss of power at this moment would leave.
             shutil.copytree(workspace.parent / "state", copied / "state", ignore=_no_sockets)
             shutil.copytree(workspace, copied / "workspace", symlinks=True)
 

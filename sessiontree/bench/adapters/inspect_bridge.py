@@ -249,6 +249,8 @@ class SampleBridge:
                 self._record(tree)
                 yield tree
             finally:
+                # Shielded, because inspect ends a sample by cancelling it, and the tree must still end in
+                # order.
                 with anyio.move_on_after(CLOSE_S, shield=True):
                     await _end(tree)
                 self._abandon()
@@ -299,6 +301,7 @@ class SampleBridge:
 
     def _fail(self, error: Exception, group: anyio.abc.TaskGroup) -> None:
         """Keep the first error, and end the tree."""
+        # The first error is the reason; those that follow come from the tree's end.
         if self._failure is None:
             self._failure = error
         group.cancel_scope.cancel()

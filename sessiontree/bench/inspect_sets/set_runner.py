@@ -122,6 +122,7 @@ class EvalSetRun:
         """Have one task run until its log is complete."""
         for attempt in range(1, self._order.attempts + 1):
             async with self._places:
+                # Looked at before each attempt: a worker that was lost may have finished its log.
                 log = await asyncio.to_thread(self._folder.newest, task)
                 if log is not None and is_complete(log, task):
                     return

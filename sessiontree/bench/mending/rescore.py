@@ -210,6 +210,7 @@ class Rescoring:
         if not row["kept"] or not row["workspace"] or not place.is_dir():
             return None
         copy = place.with_name(f"{place.name}-{secrets.token_hex(4)}")
+        # A scorer may change what it judges, and the next rescoring must find the same.
         make_workspace(copy, place)
         return copy
 

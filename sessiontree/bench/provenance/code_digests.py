@@ -97,6 +97,7 @@ def _yield_parts(value: object, depth: int, seen: set[int]) -> Iterator[str]:
         yield value.name
     elif isinstance(value, BaseModel):
         yield f"{type(value).__qualname__} {value.model_dump_json()}"
+    # Objects may hold each other in a ring.
     elif depth == 0 or id(value) in seen:
         yield type(value).__qualname__
     elif isinstance(value, CodeType):

@@ -85,6 +85,8 @@ async def run_on_nodes(suite: SuiteDefinition, name: str, run_dir: Path, options
         command = RunCommand(place, ledger, own)
         await command.begin(had_config=had_config)
         await command.end()  # it works on no sample, so it gets no part of them
+        # A node that does not see this file has another directory at the same path, and would make a run of
+        # its own.
         (place.path / mark).touch()
         try:
             order = DriverOrder(name, place.path, mark, _adapt_to_node(options))

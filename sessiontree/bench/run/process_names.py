@@ -32,6 +32,7 @@ def has_ended(name: str) -> bool:
     if len(parts) != _PARTS or "-" in parts[1:5] or tuple(parts[1:3]) != _identify_here():
         return False
     start = _read_start(int(parts[3]))
+    # An id may belong to another process by now; only with the same start is it the same one.
     return start is None or start != parts[4]
 
 

@@ -64,6 +64,8 @@ class RunCommand:
             collect_circumstances, place.suite.folder, place.select_shown_options()
         )
         if had_config:
+            # First: a ledger that was emptied would otherwise be filled as that of a new run, and its scores
+            # be forgotten.
             await self._ledger.do(self._check_begun)
         await self._ledger.do(lambda db: check_samples(db, data))
         chosen = [sample.id for sample in place.chosen]

@@ -136,6 +136,7 @@ class _Room:
 
     def copy(self, source: str, target: str) -> str:
         """Copy a file that is one at this moment; whatever replaced it is left out."""
+        # Code of the attempt may still run, and replace the file by a link or a pipe since it was listed.
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as given:  # noqa: PTH123 - of a descriptor
             status = os.fstat(descriptor)
@@ -169,6 +170,7 @@ def _clear_way(place: Path, to: PurePosixPath) -> None:
     here = place
     for part in to.parts[:-1]:
         here /= part
+        # An agent may have left a link here, through which the hidden files would be written elsewhere.
         if here.is_symlink() or not here.is_dir():
             here.unlink(missing_ok=True)
             here.mkdir()

@@ -89,6 +89,7 @@ def model_graded(
             "answer": answer,
             "instructions": told,
         }
+        # In one pass: an answer that holds "{criterion}" must not be filled in.
         message = re.sub(r"\{(\w+)\}", lambda part: values.get(part[1], part[0]), template)
         grade, said, used = await _ask_judge(attempt, judge, message, allowed, name)
         value = GRADES[grade]
@@ -125,6 +126,7 @@ async def _ask_judge(
         said = ""
         for _ in range(TRIES):
             said = str(await tree.main.send(message))
+            # The last one counts, because a judge may quote the form before it decides.
             grades = [each.upper() for each in _GRADE.findall(said)]
             if grades and grades[-1] in allowed:
                 receipt = await tree.finish("judged")

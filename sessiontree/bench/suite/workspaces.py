@@ -136,6 +136,7 @@ class _NewContent:
             while data := source.read(_CHUNK):
                 self.count(len(data))
                 made.write(data)
+        # Without the bits that run a file as its owner: an archive may say anything, and root may unpack it.
         place.chmod((mode & 0o777) | 0o600)
         if modified_s is not None:
             with suppress(OSError, OverflowError, ValueError):  # an archive may say anything
@@ -174,6 +175,7 @@ class _NewContent:
             ConfigError: one leads outside.
         """
         for place, target in self._links.items():
+            # Nothing may be made below a link, which could lead outside before it is checked.
             through = any(folder in self._links for folder in place.parents)
             self._check_link(place, target, PurePosixPath(target).is_absolute() or through)
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -265,6 +267,7 @@ class _TemplateCopy(FileCopy):
 
 
 def _copy(template: Path, content: _NewContent) -> None:
+    # Otherwise the copy would find itself in the template, and go on until the disk is full.
     if _is_inside(content.root, template):
         raise ConfigError("the run's directory is inside it, so it would hold itself; use another one")
     _TemplateCopy(content).copy(str(template.resolve()), str(content.root))
