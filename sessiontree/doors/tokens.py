@@ -1,4 +1,4 @@
-"""Tokens: who may come in by a door, and what a tree of theirs may do at most.
+"""Tokens: who may come in by a door, until when, and the file that keeps their digests.
 
 A token is shown once. The file has its digest alone; the secret is random, so a plain digest is enough.
 """

@@ -48,7 +48,7 @@ def test_verbs_are_in_order_and_unique() -> None:
 
 
 def test_nouns_and_participles_do_not_count(tmp_path: Path) -> None:
-    """What names its result is found; a property is none of these functions."""
+    """What names its result is found; a property does not count."""
     path = tmp_path / "room.py"
     path.write_text(
         "def agent_of(x): ...\ndef packed(x): ...\ndef pack(x): ...\ndef is_packed(x): ...\n"
