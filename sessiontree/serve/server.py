@@ -259,15 +259,27 @@ class PageParts:
             return _make_refusal(error, 404)
         self._streams += 1
 
-        async def send_news() -> AsyncIterator[dict[str, str]]:
-            try:
-                async for each in _stream_news(Viewer(feed, known, held), farewell):
-                    yield each
-            finally:
-                self._streams -= 1
-                await looking.__aexit__(None, None, None)
+        async def let_go() -> None:
+            self._streams -= 1
+            await looking.__aexit__(None, None, None)
 
-        return EventSourceResponse(send_news(), ping=PING_S, send_timeout=30)
+        return _NewsStream(_stream_news(Viewer(feed, known, held), farewell), let_go)
+
+
+class _NewsStream(EventSourceResponse):
+    """A stream of news, and what is done at its end."""
+
+    def __init__(self, news: AsyncIterator[dict[str, str]], let_go: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(news, ping=PING_S, send_timeout=30)
+        self._let_go = let_go
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Race: the client may leave before the first step of the news, whose own end would not run then.
+        # A HEAD request never takes that step.
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._let_go()
 
 
 class TreeSite:
