@@ -24,7 +24,10 @@ import signal
 import socket
 import struct
 import sys
-from typing import Any, Final, NoReturn
+
+TYPE_CHECKING = False  # annotations are not evaluated here, and typing takes as long as the interpreter
+if TYPE_CHECKING:
+    from typing import Any, Final, NoReturn
 
 _SET_PARENT_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 _SET_TERMINAL, _SET_WINDOW = 0x540E, 0x5414
