@@ -452,10 +452,13 @@ class Conversations:
         if len(own) < most and len(self._open) < MAX_OPEN:
             return
         for each in own:
-            if each.users == 0 and not await each.is_at_work():
-                async with self._get_change_lock(each.conversation_id):
+            if each.users or await each.is_at_work():
+                continue
+            async with self._get_change_lock(each.conversation_id):
+                # Race: a request may have entered it while its journal was read.
+                if each.users == 0:
                     await self._close(each)
-                return
+                    return
         raise ConfigError(f"{min(most, MAX_OPEN):,} conversations are open and at work; try again later")
 
     async def release(self, released: Conversation) -> None:
@@ -535,8 +538,10 @@ class Conversations:
                 await self._close(unused)
 
     async def _close(self, closed: Conversation) -> None:
-        if self._open.pop(closed.conversation_id, None) is None:
+        # Race: while one waited to close it, it may have been closed and resumed; that one stays.
+        if self._open.get(closed.conversation_id) is not closed:
             return
+        del self._open[closed.conversation_id]
         # What a tree has cost is in its journal alone: one that counts against a budget stays.
         has_budget = closed.principal.rights.budget_usd is not None
         if not closed.is_kept and not has_budget and not await closed.is_at_work():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sessiontree import AsyncFunctionModel, FunctionModel, ModelRequest, Runtime
+from sessiontree import AsyncFunctionModel, ConfigError, FunctionModel, ModelRequest, Runtime
 from sessiontree.doors import conversations
 from sessiontree.doors.conversations import Conversation, Conversations
 from sessiontree.doors.exchanges import DoorExchange, DoorExchanges
@@ -62,15 +63,69 @@ async def test_a_tree_stays_open_while_its_turn_goes_on(
     await held.close()
 
 
-async def test_a_closed_conversation_is_forgotten(tmp_path: Path) -> None:
-    """What was known of it is in its journal, so a server that goes on for months does not grow."""
+def _hold_conversations(tmp_path: Path) -> tuple[Conversations, DoorPrincipal]:
+    """Return conversations that are all answered at once, and a principal that may have one open."""
     work = tmp_path / "work"
     work.mkdir()
     held = Conversations(
         lambda: Runtime(tmp_path / "state", backend="local"),
         lambda workspace, agent: {"model": FunctionModel(lambda request: "fine"), "agents_md": None},
     )
-    principal = DoorPrincipal("token:1", "one", DoorRights(workspace=str(work)))
+    return held, DoorPrincipal("token:1", "one", DoorRights(workspace=str(work), max_open=1))
+
+
+def _act_while_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Awaitable[None]]) -> None:
+    """Act once, when somebody looks whether a conversation is at work; it is not."""
+
+    async def look(conversation: Conversation) -> bool:
+        monkeypatch.undo()
+        await act()
+        return False
+
+    monkeypatch.setattr(Conversation, "is_at_work", look)
+
+
+async def test_a_conversation_that_is_entered_meanwhile_is_not_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever needs room for another one is refused; the request that entered it is answered."""
+    held, principal = _hold_conversations(tmp_path)
+    begun = await held.begin(principal)
+
+    async def enter() -> None:
+        (await held.find(principal, begun.conversation_id)).__enter__()
+
+    _act_while_asked(monkeypatch, enter)
+    with pytest.raises(ConfigError, match="open and at work"):
+        await held.begin(principal)
+    assert await held.find(principal, begun.conversation_id) is begun
+    assert await begun.tree.main.send("go") == "fine"
+    begun.__exit__()
+    await held.close()
+
+
+async def test_a_conversation_that_is_resumed_meanwhile_is_not_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was closed and opened again while somebody looked whether it can be closed."""
+    held, principal = _hold_conversations(tmp_path)
+    begun = await held.begin(principal)
+    found: list[Conversation] = []
+
+    async def reopen() -> None:
+        await held.release(begun)
+        found.append(await held.find(principal, begun.conversation_id))
+
+    _act_while_asked(monkeypatch, reopen)
+    await held.begin(principal)
+    assert await held.find(principal, begun.conversation_id) is found[0]
+    assert await found[0].tree.main.send("go") == "fine"
+    await held.close()
+
+
+async def test_a_closed_conversation_is_forgotten(tmp_path: Path) -> None:
+    """What was known of it is in its journal, so a server that goes on for months does not grow."""
+    held, principal = _hold_conversations(tmp_path)
 
     async def talk() -> tuple[weakref.ref[Conversation], str]:
         exchange: DoorExchange = await DoorExchanges(held).begin(principal, "default", {})
