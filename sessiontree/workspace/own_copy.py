@@ -122,17 +122,13 @@ class OwnCopy:
                 f"{len(changed):,} files with {size:,} bytes were changed; at most {MAX_CHANGED:,} files "
                 f"with {MAX_CHANGED_BYTES:,} bytes are kept",
             )
-        with (self._place / "contents").open("wb") as contents:
-            kept = tuple(self._keep_file(each, contents.write) for each in changed)
-            contents.flush()
-            # The tree records the changes as kept, and the copy itself is removed then: they must be on the
-            # disk.
-            os.fsync(contents.fileno())
-        patch = self._patch(kept, parent, commit)
-        with (self._place / "patch").open("wb") as file:
-            file.write(patch)
-            file.flush()
-            os.fsync(file.fileno())
+        # Race: a process of the child may still write; a file that was found may be gone when it is read.
+        try:
+            kept = self._keep_contents(changed)
+            patch = self._patch(kept, parent, commit)
+            self._write_patch(patch)
+        except OSError as error:
+            return CopyChanges((), b"", f"its files can't be kept: {error}")
         return CopyChanges(kept, patch)
 
     def _compare(self) -> tuple[Copied, Copied]:
@@ -142,6 +138,21 @@ class OwnCopy:
         if stored["git"]:  # a file that the child lets git ignore still belongs to the copy
             only = GitFiles(self._place / "git").listed(self.root) | began.files.keys()
         return began, scan_files(str(self.root), began, only=only)
+
+    def _keep_contents(self, changed: Sequence[ChangedFile]) -> tuple[ChangedFile, ...]:
+        with (self._place / "contents").open("wb") as contents:
+            kept = tuple(self._keep_file(each, contents.write) for each in changed)
+            contents.flush()
+            # The tree records the changes as kept, and the copy itself is removed then: they must be on the
+            # disk.
+            os.fsync(contents.fileno())
+        return kept
+
+    def _write_patch(self, patch: bytes) -> None:
+        with (self._place / "patch").open("wb") as file:
+            file.write(patch)
+            file.flush()
+            os.fsync(file.fileno())
 
     def _keep_file(self, changed: ChangedFile, write: Callable[[bytes], int]) -> ChangedFile:
         if changed.unusable or not changed.after:
@@ -162,13 +173,14 @@ class OwnCopy:
             (folder / side).mkdir(parents=True)
         for each in changed:
             old = self._read_first_content(git, each, parent, commit)
-            if each.unusable or (old is None and each.before):
+            new = self._read_kept_content(each)
+            if each.unusable or (old is None and each.before) or (new is None and each.after):
                 missing.append(each.path)
                 continue
             if old is not None:
                 _put(folder / "a" / each.path, old, each.was_executable)
-            if each.after:
-                _put(folder / "b" / each.path, read_file(str(self.root), each.path), each.executable)
+            if new is not None:
+                _put(folder / "b" / each.path, new, each.executable)
         head = "".join(f"# not in this patch: {path!a}\n" for path in missing).encode()
         try:
             return head + git.diff(folder, "a", "b")
@@ -190,6 +202,17 @@ class OwnCopy:
                 return data
         old = git.read_committed(commit, changed.path) if commit else None
         return old if old is not None and hashlib.sha256(old).hexdigest() == changed.before else None
+
+    def _read_kept_content(self, changed: ChangedFile) -> bytes | None:
+        """Return the content of a file that was kept; None if there was none, or it has changed since."""
+        if changed.unusable or not changed.after:
+            return None
+        with suppress(OSError):
+            data = read_file(str(self.root), changed.path)
+            # Race: a process of the child may have written since. A patch of that would not fit what is kept.
+            if hashlib.sha256(data).hexdigest() == changed.after:
+                return data
+        return None
 
     def content(self, files: Sequence[ChangedFile], path: str) -> bytes:
         """Return the last content of a changed file.

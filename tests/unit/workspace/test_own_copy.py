@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree.workspace import own_copy
 from sessiontree.workspace.copied_files import FileBounds
 from sessiontree.workspace.own_copy import OwnCopy
 
@@ -89,6 +92,54 @@ def test_what_is_kept_is_what_differs(tmp_path: Path, source: Path) -> None:
     contents.write_bytes(b"x" * contents.stat().st_size)
     with pytest.raises(ExecutionError, match="damaged"):
         copy.content(changes.files, "new")
+
+
+def _act_after(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> None:
+    """Let a process of the child act once, after a function that the copy is taken in with."""
+    original = getattr(own_copy, name)
+
+    def call(*given: Any, **named: Any) -> Any:
+        monkeypatch.undo()
+        answer = original(*given, **named)
+        act()
+        return answer
+
+    monkeypatch.setattr(own_copy, name, call)
+
+
+def test_a_file_that_goes_while_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The changes are lost, with the reason; the copy stays as it is."""
+    (tmp_path / "source").mkdir()
+    copy = OwnCopy(tmp_path / "place")
+    copy.make(tmp_path / "source")
+    (copy.root / "a").write_text("1")
+    (copy.root / "b").write_text("2")
+    _act_after(monkeypatch, "scan_files", (copy.root / "b").unlink)
+    changes = copy.finish(tmp_path / "source", "")
+    assert (changes.files, changes.patch) == ((), b"")
+    assert "No such file or directory" in changes.lost
+    assert (copy.root / "a").read_text() == "1"
+
+
+@pytest.mark.parametrize("goes", [True, False])
+def test_a_file_that_changes_once_it_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes: bool
+) -> None:
+    """What was kept stays; the patch says that the file is not in it."""
+    (tmp_path / "source").mkdir()
+    copy = OwnCopy(tmp_path / "place")
+    copy.make(tmp_path / "source")
+    (copy.root / "a").write_text("1")
+    (copy.root / "b").write_text("2")
+    _act_after(
+        monkeypatch,
+        "read_file",
+        (copy.root / "a").unlink if goes else lambda: (copy.root / "a").write_text("later"),
+    )
+    changes = copy.finish(tmp_path / "source", "")
+    assert not changes.lost
+    assert copy.content(changes.files, "a") == b"1"
+    assert changes.patch.startswith(b"# not in this patch: 'a'\ndiff --git b/b b/b\n")
 
 
 def test_the_patch_applies_to_the_commit(tmp_path: Path) -> None:
