@@ -104,8 +104,7 @@ class ServerConnection:
                 raise ExecutionError(f"{self._why}; it is started again in {wait_s:.0f} s at the earliest")
             self._starting = asyncio.create_task(self._start_process())
         # A caller whose time is over leaves the start to those that follow.
-        self._process = await asyncio.shield(self._starting)
-        return self._process
+        return await asyncio.shield(self._starting)
 
     async def _start_process(self) -> ServerProcess:
         process = ServerProcess(self.reached.name, self._note_end, self._take_tools)
@@ -125,6 +124,9 @@ class ServerConnection:
         except asyncio.CancelledError:
             process.kill()
             raise
+        # Kept by the start and not by its caller, who may have left meanwhile: the next call would start
+        # another process, and nobody would end this one.
+        self._process = process
         return process
 
     def _take_tools(self, rows: tuple[Mapping[str, Any], ...]) -> None:

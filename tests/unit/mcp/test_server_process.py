@@ -126,6 +126,29 @@ async def test_a_kill_leaves_no_process_and_the_pool_starts_again(killed: str) -
     await gone(after)
 
 
+async def test_a_start_whose_caller_left_is_used_and_ended() -> None:
+    """The next call uses the process that an abandoned call has started; closing the pool ends it."""
+    pool, reached = ServerPool(), hostile("garbage")
+    process = ServerProcess("garbage")
+    tools, _ = pin_listed_tools((await start_server(reached, process)).tools)
+    await process.close()
+    pool.on_tree_opened("t", (GivenServer(reached, {"one": (tools["one"], PermissionTier.READ_ONLY)}),))
+    call = ServerCall("garbage", "one", {}, "k", 30)
+    abandoned = asyncio.ensure_future(pool.call("t", SessionKind.WORKER, call))
+    await asyncio.sleep(0.05)
+    pool.drop("t", "k")
+    with pytest.raises(ExecutionError, match="was dropped"):
+        await abandoned
+    async with asyncio.timeout(30):
+        while not pool.pids():  # noqa: ASYNC110 - nobody waits for this start any more
+            await asyncio.sleep(0.01)
+    (started,) = pool.pids()
+    assert (await pool.call("t", SessionKind.WORKER, call)).text == "late"
+    assert pool.pids() == [started]
+    await pool.close()
+    await gone(started)
+
+
 async def test_a_kill_of_both_processes_leaves_none_that_the_server_started() -> None:
     """A script that starts a server and another program: what it started ends with it."""
     script = f"sleep 100000 & {sys.executable} {PROGRAM} garbage; true"
