@@ -71,8 +71,8 @@ class FallbackModel:
         # still asked.
         for place in sorted(self._rests_until_s, key=lambda each: self._rests_until_s[each] > now_s()):
             has_begun = False
-            pieces = await _stream_pieces(self.models[place], request)
             try:
+                pieces = await _stream_pieces(self.models[place], request)
                 yield ModelPiece(self.models[place].name)
                 async with aclosing(pieces):
                     async for piece in pieces:
@@ -99,10 +99,20 @@ class FallbackModel:
 
 
 async def _stream_pieces(model: StreamingModel, request: ModelRequest) -> Any:
-    """Return a model's pieces; it sees the tools in its own dialect, converted from the first model's."""
+    """Return a model's pieces; it sees the tools in its own dialect, converted from the first model's.
+
+    Raises:
+        ModelError: the model fails, or a tool has no form in its dialect.
+    """
     dialect = choose_dialect(model.name)
     if dialect is not choose_dialect(request.model):
-        tools = [replace(tool, parameters=clean(tool.parameters, dialect).schema) for tool in request.tools]
+        try:
+            tools = [
+                replace(tool, parameters=clean(tool.parameters, dialect).schema) for tool in request.tools
+            ]
+        except ConfigError as error:
+            # Another model may still accept the tools: this failure is the model's, not the request's.
+            raise ModelError(f"{model.name} can't be given the tools: {error}") from error
         request = replace(request, tools=tools)
     pieces: Any = model.stream(replace(request, model=model.name))
     return await pieces if inspect.isawaitable(pieces) else pieces

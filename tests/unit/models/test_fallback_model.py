@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -80,6 +81,40 @@ async def test_who_failed_is_asked_last_for_a_while() -> None:
     await said(wrong)
     await said(wrong)
     assert asked == ["one", "two", "one", "two"]
+
+
+class AwaitedModel:
+    """A model whose stream must be awaited, and fails before it yields anything."""
+
+    name = "openai:gpt-5"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Fail.
+
+        Raises:
+            ModelBusy: always.
+        """
+        raise ModelBusy("busy")
+
+
+async def test_a_stream_that_is_awaited_may_fail() -> None:
+    """The next one answers, and the model that failed is asked last for a while."""
+    awaited: Any = AwaitedModel()
+    model = FallbackModel([awaited, speaking("two", "hi")])
+    assert await said(model) == [ModelPiece("two"), "hi"]
+    with pytest.raises(ModelBusy, match="busy"):
+        await said(FallbackModel([awaited]))
+
+
+async def test_a_tool_that_has_no_form_for_one_model_is_no_end() -> None:
+    """A model whose dialect can't express a tool is passed over; if all are, the error names the model."""
+    question = replace(QUESTION, tools=[ToolSpec("t", "T.", {"$ref": "#/$defs/none"})])
+    strange = speaking("gemini-openapi:x", "never")
+    model = FallbackModel([strange, speaking("openai:gpt-5", "hi")])
+    assert [piece async for piece in model.stream(question)] == [ModelPiece("openai:gpt-5"), "hi"]
+    with pytest.raises(ModelError, match="gemini-openapi:x") as caught:
+        [piece async for piece in FallbackModel([strange]).stream(question)]
+    assert not caught.value.retryable
 
 
 async def test_half_a_reply_is_not_replaced() -> None:
