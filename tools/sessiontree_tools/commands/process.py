@@ -27,6 +27,8 @@ NOTE_CHARS: Final = 600
 """Room kept for what is said about the output."""
 SCREEN_SHARE: Final = 3
 """A screen takes at most one part in this many of a result."""
+MAX_KEY_CHARS: Final = 40
+"""Longest name of a key."""
 PASTE_BEGIN, PASTE_END = "\x1b[200~", "\x1b[201~"
 """Source: XTerm Control Sequences, "Bracketed Paste Mode"."""
 KEYS: Final[Mapping[str, str]] = {
@@ -77,9 +79,12 @@ def encode_key(name: str) -> bytes:
         return bytes([ord(key.upper()) & 0x1F])
     if modifier == "ctrl" and key == "space":
         return b"\0"
-    if modifier == "alt" and key:
+    # Bounded, because each further "alt+" is one more call.
+    if modifier == "alt" and key and len(name) <= MAX_KEY_CHARS:
         return b"\x1b" + encode_key(name[len("alt+") :])
-    raise ValueError(f"{name[:40]!r} is not a key; keys are {', '.join(KEYS)}, ctrl+a to ctrl+z, alt+KEY")
+    raise ValueError(
+        f"{name[:MAX_KEY_CHARS]!r} is not a key; keys are {', '.join(KEYS)}, ctrl+a to ctrl+z, alt+KEY"
+    )
 
 
 class ProcessParams(BaseModel):
