@@ -33,6 +33,8 @@ from sessiontree.view.rows import MAX_ARGUMENT_CHARS, Argument, format_argument
 
 MAX_TEXT_CHARS: Final = 8_000
 """Longest text of an item; a longer one is cut."""
+MAX_NUMBER_CHARS: Final = 15
+"""Most digits of a number that a page sends."""
 IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 Item = dict[str, Any]
@@ -91,6 +93,9 @@ def find_whole_text(record: JournalRecord, item: str | None, name: str) -> str |
     # The name comes from a browser; other digits of Unicode are decimals too, and a sign would count from the
     # end.
     if not (index.isascii() and part.isascii() and index.isdecimal() and part.isdecimal()):
+        return None
+    # Python refuses to read a very long number, with an error that no page expects.
+    if len(index) > MAX_NUMBER_CHARS or len(part) > MAX_NUMBER_CHARS:
         return None
     tell = _TOLD.get(type(facts[int(index)])) if int(index) < len(facts) else None
     parts = [] if tell is None else list(tell(facts[int(index)], most=None))

@@ -120,6 +120,8 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("part", {"seq": 1, "item": "9.9", "name": "text"}),
     ("part", {"seq": 10**9, "item": "0.0", "name": "text"}),
     ("part", {"seq": 1, "item": "²", "name": "text"}),
+    ("part", {"seq": 1, "item": "9" * 5_000 + ".0", "name": "text"}),
+    ("part", {"seq": 1, "item": "0." + "9" * 5_000, "name": "text"}),
     ("part", {"seq": 1, "name": "path"}),
     ("part", {"seq": 1, "item": ["0.0"], "name": "text"}),
     ("image", {"ref": "1.0"}),
