@@ -430,7 +430,7 @@ def _find_class_converters(hint: type[Any]) -> tuple[Convert | None, Convert | N
     if issubclass(hint, BaseModel):
         return lambda model: model.model_dump(mode="json"), hint.model_validate
     if issubclass(hint, Enum):
-        return lambda member: member.value, hint
+        return attrgetter("value"), hint
     if hint is Recorded or hint in _KIND_OF:
         return to_wire, from_wire
     return None, None
@@ -453,13 +453,13 @@ def _make_optional(convert: Convert | None) -> Convert | None:
 def _make_list_converter(convert: Convert | None) -> Convert:
     if convert is None:
         return list
-    return lambda items: [convert(item) for item in items]
+    return lambda items: list(map(convert, items))
 
 
 def _make_tuple_converter(convert: Convert | None) -> Convert:
     if convert is None:
         return tuple
-    return lambda items: tuple(convert(item) for item in items)
+    return lambda items: tuple(map(convert, items))
 
 
 class Recorded:

@@ -84,9 +84,11 @@ class ToolOffer:
 
     def _shown(self, held: list[ToolEntry]) -> list[ToolEntry]:
         """Return what is offered: all, unless programs can call the others and a search finds them."""
+        if self._offered != "program":
+            return held
         means = [entry for entry in held if _is_means(entry)]
         both = {_has_program_text(entry) for entry in means}
-        return means if self._offered == "program" and len(both) > 1 else held
+        return means if len(both) > 1 else held
 
 
 def _describe_tool(entry: ToolEntry, held: list[ToolEntry], rest: str) -> str:

@@ -33,9 +33,9 @@ TIMES = 6
 """How often each action is traced."""
 LIMITS = Limits(max_repeats=TIMES + 3)
 """The same call may be traced each time: no warning comes before the last one."""
-MAX_FILES = {"read": 33, "write": 64, "approval": 66, "spawn": 85, "memory_search": 40, "sample": 175}
+MAX_FILES = {"read": 33, "write": 64, "approval": 66, "spawn": 85, "memory_search": 40, "sample": 157}
 """Files that each action may pass."""
-MAX_CALLS = {"read": 160, "write": 400, "approval": 900, "spawn": 850, "memory_search": 200, "sample": 2_000}
+MAX_CALLS = {"read": 205, "write": 560, "approval": 970, "spawn": 1_000, "memory_search": 280, "sample": 3_150}
 """Calls of the project's functions that each action may take."""
 
 
