@@ -28,6 +28,8 @@ _FIELDS: Final = 5
 _HOUR_MS: Final = 3_600_000
 _WINDOWS_MS: Final = tuple(_HOUR_MS * hours for hours in (1, 25, 24 * 33, 24 * 367, 24 * 367 * 60))
 """Times before now in which the newest slot is looked for, one after the other."""
+_SHOWN_MS: Final = range(-6 * 10**13, 10**14)
+"""Times that Python can write with any offset: from the year 68 to the year 5138."""
 _DURATION: Final = re.compile(r"(\d{1,9})\s*([smhd])")
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -175,7 +177,7 @@ def read_time(text: str, zone: str, now_ms: int, field: str) -> int:
             ) from error
     if not now_ms < at_ms <= now_ms + MAX_AHEAD_S * 1000:
         raise ValidationError(
-            f"{field} is {show_time(at_ms, zone) if at_ms < 10**14 else text!r}, and it is now "
+            f"{field} is {show_time(at_ms, zone) if at_ms in _SHOWN_MS else text!r}, and it is now "
             f"{show_time(now_ms, zone)}; give a later time, at most ten years ahead",
             f"/{field}",
         )

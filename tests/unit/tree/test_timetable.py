@@ -155,3 +155,18 @@ def test_times_are_read_with_and_without_an_offset() -> None:
             read_time(wrong, VIENNA, now_ms, "at")
         assert caught.value.field == "/at"
     assert show_time(now_ms, VIENNA) == "2026-05-01T12:00:00+02:00"
+
+
+@pytest.mark.parametrize("zone", ["UTC", VIENNA, "America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize(
+    "far",
+    [
+        *("0001-01-01T00:00+09:00", "0001-01-01T00:00", "0001-01-01T00:00Z", "0001-01-02T00:00-23:59"),
+        *("0068-01-01", "1969-12-31", "5138-11-16T09:46:39Z", "9999-12-31T23:59", "9999-12-31T23:59-23:59"),
+    ],
+)
+def test_times_at_both_ends_of_the_calendar_are_refused(far: str, zone: str) -> None:
+    """An offset can move such a time out of the years that Python can write."""
+    with pytest.raises(ValidationError, match=r"until is .*; give a later time, at most") as caught:
+        read_time(far, zone, at("2026-05-01T10:00"), "until")
+    assert caught.value.field == "/until"
