@@ -100,9 +100,9 @@ def _try_approver(draft: Draft, request: Request, session: Session) -> bool:
         return True
     if session.spec.approver is None:
         return False
-    _let_wait(draft, request, session, "consult")
-    asked = ApproverAsked(draft.now_ms, request.question)
-    draft.post(session.spec.session_id, lambda _: asked)
+    if _let_wait(draft, request, session, "consult"):
+        asked = ApproverAsked(draft.now_ms, request.question)
+        draft.post(session.spec.session_id, lambda _: asked)
     return True
 
 
@@ -140,10 +140,13 @@ def _approve_harmless(draft: Draft, request: Request, session: Session) -> bool:
     return True
 
 
-def _let_wait(draft: Draft, request: Request, session: Session, how: str) -> None:
-    """Let a request wait at a session; a request that does not wait yet needs room, or is denied.
+def _let_wait(draft: Draft, request: Request, session: Session, how: str) -> bool:
+    """Let a request wait at a session, or deny it: a request that does not wait yet needs room.
 
     Nobody could answer thousands one by one, and each of them is kept and shown until it is answered.
+
+    Returns:
+        Whether it waits.
     """
     most = draft.state.limits.max_open_approvals
     waiting = draft.state.open_requests - 1  # all but this one
@@ -154,9 +157,10 @@ def _let_wait(draft: Draft, request: Request, session: Session, how: str) -> Non
             f"{request.question.call.tool!r} again if it is still needed"
         )
         close(draft, request.question.request_id, "denied", "limit", reason)
-        return
+        return False
     draft.write(ApprovalWaiting(request.question.request_id, session.spec.session_id, how))
     draft.tell(WakeTreeAt(request.expires_at_ms))
+    return True
 
 
 SAID_NO = "a person said no to this same call before"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.facts.stimuli import ApprovalAnswered
+from sessiontree.contracts.facts.stimuli import ApprovalAnswered, ApproverAsked
 from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ApprovalWaiting
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.state.protocol import Deliver
@@ -81,3 +81,22 @@ def test_what_needs_nobody_needs_no_room() -> None:
     harness.ask("main", "r2", tool="other", digest="d2")
     harness.ask("main", "r3", tool="deploy", digest="d3")
     assert harness.one(ApprovalDecided).decision == "approved"
+
+
+def test_approver_is_not_asked_about_a_request_without_room() -> None:
+    """The denial says that nobody was asked; a request that has room still asks the function."""
+    harness = Harness().open(limits=Limits(max_open_approvals=1))
+    wise = harness.spawn("main", BRANCH, approver="house:rules")
+    asker = harness.spawn(wise, BRANCH)
+    harness.ask(asker, "r0", digest="d0")
+    assert asked_approvers(harness) == [wise]
+    harness.ask(asker, "r1", digest="d1")
+    assert harness.one(ApprovalDecided).by == "limit"
+    assert answered(harness) == ["r1"]
+    assert asked_approvers(harness) == []
+
+
+def asked_approvers(harness: Harness) -> list[str]:
+    """Return the sessions whose functions the last step asks."""
+    found = harness.found(Deliver)
+    return [each.session for each in found if isinstance(each.stimulus, ApproverAsked)]
