@@ -165,6 +165,23 @@ def test_call_that_ends_in_the_middle_keeps_the_text_of_its_arguments() -> None:
     assert read_reply(cut) == ConstrainedCall("write", '{"path": "a.txt", "content": "half')
 
 
+@pytest.mark.parametrize("name", [r"a\q", r"a\u12", r"a\u12g4", "a\n", "a\0b", "\x1f", "a\\\n"])
+def test_call_that_ends_in_the_middle_with_a_name_that_is_no_json_is_its_own_text(name: str) -> None:
+    """A wrong escape or a control character makes it a text like any other."""
+    text = f'{{"tool": "{name}", "arguments": {{'
+    assert read_reply(text) == text
+    assert read_reply(text + "}}") == text + "}}"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), st.booleans())
+def test_name_of_a_call_that_ends_in_the_middle_may_be_spelled_in_any_way(
+    name: str, ascii_only: bool
+) -> None:
+    """Escapes are read as those of a whole call."""
+    cut_off = f'{{"tool": {json.dumps(name, ensure_ascii=ascii_only)}, "arguments": {{"a'
+    assert read_reply(cut_off) == ConstrainedCall(name, '{"a')
+
+
 def decoded(pieces: list[str]) -> str:
     """Return the text that a decoder gives of pieces."""
     decoder = ReplyDecoder()
