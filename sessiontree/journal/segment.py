@@ -233,7 +233,7 @@ def _read_header(body: bytes, offset: int) -> Chunk:
         header = json.loads(body[offset:end])
         session, count, size = str(header["session"]), int(header["count"]), int(header["bytes"])
         crc32, blobs = header["crc32"], tuple(header["blobs"])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise DamageError("a chunk's header has an unknown form") from error
     lines = body[end + 1 : end + 1 + size] if end >= 0 and size >= 0 else b""
     if len(lines) != size or zlib.crc32(lines) != crc32:

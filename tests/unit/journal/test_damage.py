@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, TreeNotFound
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord, Packed
-from sessiontree.journal.segment import read_chunks, read_line, read_lines
+from sessiontree.journal.segment import DamageError, read_chunks, read_line, read_lines
 
 if TYPE_CHECKING:
     from tests.unit.journal.conftest import Written
@@ -194,3 +194,23 @@ def test_database_property_notices_a_reader_that_believes_rows(
 
     body = settled.index(b'{"session":')
     find(st.integers(body, body + 400), differs)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *(
+            '{"session":"main","count":1e999,"bytes":0,"crc32":0,"blobs":[]}',
+            "[" * 100_000,
+            "[]",
+            "null",
+            "x",
+        ),
+        *('{"session":"main","count":0,"bytes":-1e999,"crc32":0,"blobs":[]}', "{}", '{"count":NaN}', ""),
+        '{"session":"main","count":0,"bytes":0,"crc32":0,"blobs":' + "[" * 100_000,
+    ],
+)
+def test_header_of_an_unknown_form_is_damage(header: str) -> None:
+    """Whatever its bytes hold, such as a number or brackets that Python can't read."""
+    with pytest.raises(DamageError, match="a chunk's header has an unknown form"):
+        read_chunks(header.encode() + b"\n")
