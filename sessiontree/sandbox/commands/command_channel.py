@@ -131,7 +131,10 @@ class CommandChannel:
         try:
             done, _ = await asyncio.wait((ready,), timeout=max(0.0, deadline - loop.time()))
         finally:
-            loop.remove_writer(descriptor)
+            # Closing the input has already removed the writer; by now another pipe may have the number, and
+            # a writer of its own.
+            if self._input == descriptor:
+                loop.remove_writer(descriptor)
         # The input may have been closed meanwhile, and its number given to another file.
         return bool(done) and self._input == descriptor
 

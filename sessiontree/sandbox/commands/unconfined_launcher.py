@@ -122,7 +122,7 @@ def main(plan_fd: int, status_fd: int) -> NoReturn:
         ours, terminal = _open_terminal(plan["terminal"])
         child = start(plan, terminal)
     except OSError as error:
-        # Cut before the line's end is added: a report without it is none, and the command might have run.
+        # Cut before the line's end is added: a report without it is refused as unknown.
         status.sendall(f"{f'failed {error}'[:1000]}\n".encode(errors="replace"))
         os._exit(0)
     if terminal >= 0:
