@@ -285,7 +285,9 @@ def deliver_child_answer(
 
 def _end_program_calls(state: SessionState, program: CallState, decision: Decision, at_ms: int) -> None:
     """End the calls whose program has ended without waiting for them."""
-    ended = [call for call in state.calls.values() if call.part_of == program.key]
+    resolved = _list_resolved(decision)
+    own = (call for call in state.calls.values() if call.part_of == program.key)
+    ended = [call for call in own if call.key not in resolved]
     # Nobody would take their results, and a waiting call would keep its request open.
     end_calls(decision, ended, "its program has ended", at_ms)
 
@@ -468,8 +470,7 @@ def expire_program_calls(state: SessionState, at_ms: int, decision: Decision) ->
     """End the calls that their programs wait for no longer; called when a timer rings."""
     later: list[int] = []
     running: list[str] = []
-    # Facts change the state only after the decision, so what ended in it is still among the calls.
-    ended = {fact.key for fact in decision.facts if isinstance(fact, facts.CallResolved)}
+    ended = _list_resolved(decision)
     for call in state.calls.values():
         if call.ends_at_ms is None or call.key in ended or call.withdrawn:
             continue
@@ -484,6 +485,11 @@ def expire_program_calls(state: SessionState, at_ms: int, decision: Decision) ->
         decision.instructions.append(todo.AbortCalls(tuple(running), "its time is over"))
     if later:
         decision.instructions.append(todo.WakeSessionAt(min(later)))
+
+
+def _list_resolved(decision: Decision) -> set[str]:
+    """Return the keys of the calls that a decision ends; until its facts count, the state has them."""
+    return {fact.key for fact in decision.facts if isinstance(fact, facts.CallResolved)}
 
 
 def expire_programs(state: SessionState, at_ms: int, decision: Decision) -> None:

@@ -23,6 +23,7 @@ from sessiontree.contracts.facts.session_facts import CallDelegated, CallParked,
 from sessiontree.contracts.facts.stimuli import ClientCallDelegated, ClientCallWithdrawn, Stimulus
 from sessiontree.contracts.recorded import codec
 from sessiontree.contracts.recorded.client_calls import ClientAnswer
+from sessiontree.contracts.recorded.programs import ProgramCall
 from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.values.messages import (
@@ -92,7 +93,8 @@ class Desk:
             name = f"client{self.minted}"
             return [stimuli.CallHandedOver(self.at_ms, name, one.call, expires)]
         if isinstance(one, todo.AbortCalls):
-            calls = [self.state.calls[key] for key in one.keys]
+            # A program whose time is over has its result before its process has ended.
+            calls = [self.state.calls[key] for key in one.keys if key in self.state.calls]
             return [finished(self.at_ms, each.key, each.call, "skipped") for each in calls]
         if isinstance(one, todo.TakeAnswer):
             asked = self.state.calls[one.key].call
@@ -362,3 +364,46 @@ def test_a_parked_call_survives_a_steering_message() -> None:
     assert "is settled (ok): note" in notices[-1].text
     assert notices[-1].content[1:] == (picture,)
     assert desk.asking
+
+
+class ProgramDesk(Desk):
+    """A desk whose calls of ``look`` are programs of one minute."""
+
+    def _carry(self, one: Any) -> list[Stimulus]:
+        if isinstance(one, todo.ExecuteCall) and one.call.tool == "look":
+            limited = replace(one.call, arguments={"timeout_s": TIMEOUT_MS / 1000})
+            return [stimuli.ProgramBegan(self.at_ms, limited)]
+        return super()._carry(one)
+
+
+@pytest.mark.parametrize("timeout_s", [None, TIMEOUT_MS / 1000])
+def test_a_call_has_one_end_if_its_own_time_and_that_of_its_program_end_at_once(
+    timeout_s: float | None,
+) -> None:
+    """One timer rings for the call, for its program, and for how long the program waits for the call."""
+    desk = ProgramDesk()
+    desk.replies("look")
+    (program,) = desk.state.calls
+    asked = (ProgramCall("note", {"n": 1}, timeout_s=timeout_s),)
+    desk.give(stimuli.ProgramSaid(0, program, 0, asked))
+    (client_id,) = desk.open
+    desk.ring(TIMEOUT_MS)
+    ends = [(fact.key, fact.outcome) for fact in desk.facts if isinstance(fact, CallResolved)]
+    assert ends == [(f"{program}/0", "timeout"), (program, "timeout")]
+    assert desk.ends == {client_id: "timeout"}
+    desk.check_replay()
+
+
+def test_a_program_has_one_end_if_its_time_and_that_of_the_program_around_it_end_at_once() -> None:
+    """The outer one stops it; the call that it handed over has one end as well."""
+    desk = ProgramDesk()
+    desk.replies("look")
+    (outer,) = desk.state.calls
+    desk.give(stimuli.ProgramSaid(0, outer, 0, (ProgramCall("look", {"n": 1}),)))
+    inner = f"{outer}/0"
+    desk.give(stimuli.ProgramSaid(0, inner, 0, (ProgramCall("note", {"n": 1}),)))
+    desk.ring(TIMEOUT_MS)
+    ends = Counter(fact.key for fact in desk.facts if isinstance(fact, CallResolved))
+    assert ends == {outer: 1, inner: 1, f"{inner}/0": 1}
+    assert not desk.open
+    desk.check_replay()
