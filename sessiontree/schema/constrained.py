@@ -133,7 +133,7 @@ def read_reply(text: str) -> ConstrainedCall | str:
 
 
 _NAME: Final = r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
-"""A whole JSON string: a text with other escapes or with control characters is none."""
+"""A whole JSON string; it has no control characters, and no escapes but these."""
 _CALL_BEGUN: Final = re.compile(rf'\s*\{{\s*"{TOOL}"\s*:\s*({_NAME})\s*,\s*"{ARGUMENTS}"\s*:\s*')
 _REPLY_BEGUN: Final = re.compile(rf'\s*\{{\s*"{REPLY}"\s*:\s*"')
 _TOKEN: Final = re.compile(
