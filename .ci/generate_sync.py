@@ -95,14 +95,14 @@ FORWARDED = {
 CONSTRUCTORS = {
     "Runtime": "self._begin(partial(on_loop.Runtime, {}))",
     "StoredTrees": "self._stored = trees_on_loop.StoredTrees({})",
-    "SessionTree": "crossing = Crossing()\nself._hold(crossing, tree_on_loop.SessionTree({}))",
+    "SessionTree": "crossing = LoopBridge()\nself._hold(crossing, tree_on_loop.SessionTree({}))",
 }
-RESUME = """crossing = Crossing()
+RESUME = """crossing = LoopBridge()
 resumed = partial(tree_on_loop.SessionTree.resume, {})
 tree = cls.__new__(cls)
 tree._take_up(crossing, resumed)  # noqa: SLF001 - a tree of this class
 return tree"""
-FORK = """crossing = Crossing()
+FORK = """crossing = LoopBridge()
 forked = partial(self._made.fork, {})
 tree = type(self).__new__(type(self))
 tree._take_up(crossing, forked)  # noqa: SLF001 - as above
@@ -151,7 +151,7 @@ FACES = (
         f"{SYNC}/session.py",
         "A session, its approvals, questions and client calls, as a program without ``await`` holds them.",
         """
-        from sessiontree.sync.bases import Crossed, SessionBase
+        from sessiontree.sync.bases import BridgedObject, SessionBase
         from sessiontree.sync.channels import wrap_approver
         from sessiontree.sync.event_buffer import drain_iterator
         """,
@@ -159,36 +159,36 @@ FACES = (
             Twin(
                 "PendingApproval",
                 "api.tree.inbox",
-                "Crossed",
+                "BridgedObject",
                 methods=("approve", "deny"),
                 fields={"request: ApprovalRequest": "What is asked."},
             ),
-            Twin("Approvals", "api.tree.inbox", "Crossed", methods=("pending", "forget")),
+            Twin("Approvals", "api.tree.inbox", "BridgedObject", methods=("pending", "forget")),
             Twin(
                 "PendingQuestion",
                 "api.tree.questions",
-                "Crossed",
+                "BridgedObject",
                 methods=("answer",),
                 fields={"question: QuestionRequest": "What is asked."},
             ),
-            Twin("Questions", "api.tree.questions", "Crossed", methods=("pending",)),
+            Twin("Questions", "api.tree.questions", "BridgedObject", methods=("pending",)),
             Twin(
                 "WaitingCall",
                 "api.tree.client_calls",
-                "Crossed",
+                "BridgedObject",
                 methods=("call_id", "session_id", "tool", "arguments", "params", "answer", "fail"),
                 fields={"call: ClientCall": "The call."},
             ),
             Twin(
                 "ClientCalls",
                 "api.tree.client_calls",
-                "Crossed",
+                "BridgedObject",
                 methods=("pending", "__aiter__", "answer", "fail", "params_of"),
             ),
             Twin(
                 "OwnWorkspaces",
                 "api.tree.own_workspaces",
-                "Crossed",
+                "BridgedObject",
                 methods=("list", "diff", "merge", "discard"),
             ),
             Twin(
@@ -213,7 +213,7 @@ FACES = (
         from sessiontree.api.tree import session_tree as tree_on_loop
         from sessiontree.api.stored import stored_trees as trees_on_loop
         from sessiontree.sync.bases import RuntimeBase, TreeBase, get_loop_runtime, run_with_own_lease
-        from sessiontree.sync.bridge import Crossing
+        from sessiontree.sync.bridge import LoopBridge
         from sessiontree.sync.channels import choose_channel, wrap_approver
         from sessiontree.sync.event_buffer import FactReader, ProgressReader
         from sessiontree.sync.session import Approvals, ClientCalls, Questions, SessionHandle
@@ -318,7 +318,7 @@ def text_of(face: Face) -> str:
     modules = {
         "from sessiontree.{} import {}".format(*twin.module.rsplit(".", 1))
         for twin in face.twins
-        if twin.base == "Crossed"
+        if twin.base == "BridgedObject"
     }
     return "\n".join(
         [
@@ -404,7 +404,7 @@ def class_text(twin: Twin, source: Source) -> str:
         f"class {twin.name}({twin.base}):" if twin.base else f"class {twin.name}:",
         indented(quoted(doc)),
     ]
-    if twin.base == "Crossed":
+    if twin.base == "BridgedObject":
         lines += ["", f"    _inner: {twin.module.rpartition('.')[2]}.{twin.name}"]
     for declared, what in twin.fields.items():
         name, _, kind = declared.partition(": ")

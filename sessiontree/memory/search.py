@@ -14,10 +14,10 @@ from sessiontree.contracts.errors import MemoryFailed, SessionTreeError, describ
 from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.contracts.values.memory import MemoryHit, MemoryQuery, MemoryScope
 from sessiontree.memory.embedders import Embedder
-from sessiontree.memory.mirror import (
+from sessiontree.memory.row_index import (
     Mask,
-    Mirror,
     Positions,
+    RowIndex,
     TableCache,
     select_best,
     select_path,
@@ -140,7 +140,7 @@ async def search(
     return [MemoryHit(record, by_id[record.id]) for record in await cache.records(mirror, positions)]
 
 
-def _mask(mirror: Mirror, query: MemoryQuery, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
+def _mask(mirror: RowIndex, query: MemoryQuery, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
     mask = select_visible(mirror, scope, finished)
     if query.types:
         mask &= select_types(mirror, query.types, len(mask))
@@ -150,7 +150,7 @@ def _mask(mirror: Mirror, query: MemoryQuery, scope: MemoryScope | None, finishe
 
 
 async def _search_by_meaning(
-    cache: TableCache, mirror: Mirror, embedder: Embedder, text: str, mask: Mask, most: int
+    cache: TableCache, mirror: RowIndex, embedder: Embedder, text: str, mask: Mask, most: int
 ) -> tuple[Positions, Positions]:
     """Return the nearest records, and those that are nearer than chance makes them."""
     vector: Vectors = (await run_in_thread(embed_texts, [text], embedder, cache.place))[0]
@@ -178,7 +178,7 @@ async def _search_by_meaning(
     return await run_in_thread(rank, scores)
 
 
-async def filter_ranking(mirror: Mirror, mask: Mask, most: int, ranking: Ranking) -> Positions:
+async def filter_ranking(mirror: RowIndex, mask: Mask, most: int, ranking: Ranking) -> Positions:
     """Return the best rows of a ranking that the mask allows.
 
     A few allowed rows are named one by one. If there are many, so many rows are fetched that enough should
@@ -198,7 +198,7 @@ async def filter_ranking(mirror: Mirror, mask: Mask, most: int, ranking: Ranking
     return kept[:most]
 
 
-def _keep_allowed(mirror: Mirror, row_ids: NDArray[np.int64], mask: Mask) -> Positions:
+def _keep_allowed(mirror: RowIndex, row_ids: NDArray[np.int64], mask: Mask) -> Positions:
     positions = mirror.find_positions(row_ids)
     # Rows that were stored after the mask was made have positions beyond it.
     positions = positions[(positions >= 0) & (positions < len(mask))]

@@ -11,8 +11,8 @@ from sessiontree.contracts.errors import MemoryFailed, describe_error
 from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.memory.embedders import Embedder
-from sessiontree.memory.mirror import TableCache
 from sessiontree.memory.place import DurableFolder, StoreLock, resolve_directory
+from sessiontree.memory.row_index import TableCache
 from sessiontree.memory.search import embed_texts
 from sessiontree.memory.store_reader import StoreReader, check_selection
 from sessiontree.memory.tables import FinishedTree, FinishedTrees, RecordTable, Vectors, build_schema, connect

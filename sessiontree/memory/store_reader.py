@@ -19,7 +19,7 @@ from sessiontree.contracts.values.memory import (
     Selection,
 )
 from sessiontree.memory.embedders import Embedder
-from sessiontree.memory.mirror import (
+from sessiontree.memory.row_index import (
     Mask,
     Positions,
     TableCache,

@@ -20,8 +20,8 @@ from sessiontree.contracts.recorded.results import R
 from sessiontree.contracts.recorded.senders import Sender
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.values.messages import ImageContent
-from sessiontree.sync.bridge import Crossing
-from sessiontree.sync.channels import CrossedChannel
+from sessiontree.sync.bridge import LoopBridge
+from sessiontree.sync.channels import BridgedChannel
 from sessiontree.sync.event_buffer import Pump
 from sessiontree.sync.portal import PORTAL
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossed:
+class BridgedObject:
     """An object on the loop, with the crossing to it."""
 
-    _crossing: Crossing
+    _crossing: LoopBridge
     _inner: Any
 
 
 class PendingReply:
     """A reply under way: iterate for pieces of its text, or call :meth:`result` for the whole."""
 
-    def __init__(self, crossing: Crossing, pending: pending_reply.PendingReply, pieces: Pump[str]) -> None:
+    def __init__(self, crossing: LoopBridge, pending: pending_reply.PendingReply, pieces: Pump[str]) -> None:
         self._crossing = crossing
         self._pending = pending
         self._pieces = pieces
@@ -80,7 +80,7 @@ class PendingReply:
 class SessionBase(Generic[R]):
     """A session's handle on the loop, with sending and streaming."""
 
-    def __init__(self, crossing: Crossing, inner: session_handle.SessionHandle) -> None:
+    def __init__(self, crossing: LoopBridge, inner: session_handle.SessionHandle) -> None:
         self.session_id = inner.session_id
         self._crossing = crossing
         self._inner = inner
@@ -193,7 +193,7 @@ class RuntimeBase:
     """The directory of the journal: the state directory, or a directory below it."""
 
     def _begin(self, open_runtime: Callable[[], runtime.Runtime]) -> None:
-        self._crossing = Crossing()
+        self._crossing = LoopBridge()
         self._runtime: runtime.Runtime | None = None
         # Before the runtime is opened: an interrupt during the opening then finds a lease, and closes what
         # there is.
@@ -252,7 +252,7 @@ class TreeBase:
 
     _tree: session_tree.SessionTree | None
 
-    def _hold(self, crossing: Crossing, tree: session_tree.SessionTree) -> None:
+    def _hold(self, crossing: LoopBridge, tree: session_tree.SessionTree) -> None:
         self._crossing = crossing
         self._tree = tree
         tree._set_holder(self, self._close_on_loop)  # noqa: SLF001 - its twin
@@ -279,7 +279,7 @@ class TreeBase:
     def channel(self) -> HumanChannel | None:
         """The channel on which Main talks to a person."""
         channel = self._made.channel
-        return channel.given if isinstance(channel, CrossedChannel) else channel
+        return channel.given if isinstance(channel, BridgedChannel) else channel
 
     def start(self) -> Self:
         """Create the tree; durable when this returns.
@@ -299,7 +299,7 @@ class TreeBase:
         return self
 
     def _take_up(
-        self, crossing: Crossing, resumed: Callable[[], Awaitable[session_tree.SessionTree]]
+        self, crossing: LoopBridge, resumed: Callable[[], Awaitable[session_tree.SessionTree]]
     ) -> None:
         self._crossing = crossing
         self._tree = None
@@ -355,7 +355,7 @@ def run_with_own_lease(function: Callable[..., Awaitable[Any]], *given: Any, **n
     async def close_nothing() -> None:
         """Close nothing."""
 
-    crossing = Crossing()
+    crossing = LoopBridge()
     crossing.open(close_nothing)
     try:
         return crossing.run(function, *given, **named)

@@ -187,7 +187,7 @@ LAST_WAITS_S = 1.0
 """How long the waiting calls of a closed tree may take to end by themselves, before they are cancelled."""
 
 
-class Crossing:
+class LoopBridge:
     """The calls of one tree or runtime to the loop; refused before :meth:`open` and after :meth:`close`."""
 
     def __init__(self) -> None:

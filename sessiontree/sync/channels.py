@@ -140,7 +140,7 @@ class TerminalQuestion:
         self._channel.withdraw()
 
 
-class CrossedChannel:
+class BridgedChannel:
     """The program's channel, with questions asked on blocked threads.
 
     Args:
@@ -172,10 +172,10 @@ class CrossedChannel:
 def wrap_channel(channel: HumanChannel, prompts: Prompts) -> HumanChannel:
     """Return a channel that asks on blocked threads, for callbacks and terminals; else the channel itself."""
     if isinstance(channel, terminal.TerminalChannel):
-        return CrossedChannel(channel, _ask_at_terminal(channel, prompts))
+        return BridgedChannel(channel, _ask_at_terminal(channel, prompts))
     if isinstance(channel, CallbackChannel):
         approver = channel._approver  # noqa: SLF001 - its sync twin calls the same function elsewhere
-        return CrossedChannel(channel, CallbackChannel(wrap_function(approver, prompts)).ask)
+        return BridgedChannel(channel, CallbackChannel(wrap_function(approver, prompts)).ask)
     return channel
 
 

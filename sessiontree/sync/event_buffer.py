@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.sync.bridge import Crossing
+from sessiontree.sync.bridge import LoopBridge
 from sessiontree.sync.portal import make_not_open_error
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Pump(Generic[T]):
         at_most: How many items are held before the source has to wait; None = any number.
     """
 
-    def __init__(self, crossing: Crossing, source: AsyncIterator[T], at_most: int | None = None) -> None:
+    def __init__(self, crossing: LoopBridge, source: AsyncIterator[T], at_most: int | None = None) -> None:
         self._held: deque[T] = deque()
         self._at_most = at_most
         self._changed = asyncio.Event()
@@ -93,7 +93,7 @@ class Pump(Generic[T]):
 
 
 def drain_iterator(
-    crossing: Crossing, source: Callable[[], AsyncIterator[T]], at_most: int, at_once: int
+    crossing: LoopBridge, source: Callable[[], AsyncIterator[T]], at_most: int, at_once: int
 ) -> Generator[T, None, None]:
     """Yield the items of an async iterator that is read on the loop.
 
@@ -117,7 +117,7 @@ class FactReader(Iterator["JournalRecord"]):
     :meth:`SessionTree.events` makes it.
     """
 
-    def __init__(self, crossing: Crossing, reader: fact_reader.FactReader) -> None:
+    def __init__(self, crossing: LoopBridge, reader: fact_reader.FactReader) -> None:
         """Bind the loop's reader."""
         self._crossing = crossing
         self._reader = reader
@@ -152,7 +152,7 @@ class ProgressReader:
     Iterate over it for new events until the tree is closed. :meth:`SessionTree.progress` makes it.
     """
 
-    def __init__(self, crossing: Crossing, reader: progress.ProgressReader) -> None:
+    def __init__(self, crossing: LoopBridge, reader: progress.ProgressReader) -> None:
         """Bind the loop's reader."""
         self._crossing = crossing
         self._reader = reader

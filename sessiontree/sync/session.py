@@ -21,7 +21,7 @@ from sessiontree.contracts.recorded.senders import Sender
 from sessiontree.contracts.reports.fan_outs import ChildResults
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Message, ToolReply
-from sessiontree.sync.bases import Crossed, SessionBase
+from sessiontree.sync.bases import BridgedObject, SessionBase
 from sessiontree.sync.channels import wrap_approver
 from sessiontree.sync.event_buffer import drain_iterator
 from sessiontree.tree.report import ReceiptLine
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class PendingApproval(Crossed):
+class PendingApproval(BridgedObject):
     """One request that waits for a person."""
 
     _inner: inbox.PendingApproval
@@ -80,7 +80,7 @@ class PendingApproval(Crossed):
         self._crossing.run(self._inner.deny, reason, sender=sender, surface=surface)
 
 
-class Approvals(Crossed):
+class Approvals(BridgedObject):
     """The requests of a tree that wait for a person."""
 
     _inner: inbox.Approvals
@@ -98,7 +98,7 @@ class Approvals(Crossed):
         self._crossing.run(self._inner.forget, request_id)
 
 
-class PendingQuestion(Crossed):
+class PendingQuestion(BridgedObject):
     """Questions of one call that wait for a person."""
 
     _inner: questions.PendingQuestion
@@ -128,7 +128,7 @@ class PendingQuestion(Crossed):
         self._crossing.run(self._inner.answer, sender=sender, surface=surface)
 
 
-class Questions(Crossed):
+class Questions(BridgedObject):
     """The questions of a tree that wait for a person."""
 
     _inner: questions.Questions
@@ -138,7 +138,7 @@ class Questions(Crossed):
         return [PendingQuestion(self._crossing, each) for each in self._crossing.run(self._inner.pending)]
 
 
-class WaitingCall(Crossed):
+class WaitingCall(BridgedObject):
     """One call that waits for the program. It is cheap; several objects may refer to the same call."""
 
     _inner: client_calls.WaitingCall
@@ -196,7 +196,7 @@ class WaitingCall(Crossed):
         self._crossing.run(self._inner.fail, message)
 
 
-class ClientCalls(Crossed):
+class ClientCalls(BridgedObject):
     """The calls of one tree that wait for the program; iterate over them as they arrive."""
 
     _inner: client_calls.ClientCalls
@@ -229,7 +229,7 @@ class ClientCalls(Crossed):
         return self._inner.params_of(call)
 
 
-class OwnWorkspaces(Crossed):
+class OwnWorkspaces(BridgedObject):
     """The children of one session with workspaces of their own.
 
     Each method is a call of the tool ``child_workspace`` in the session, with the checks of every call: the

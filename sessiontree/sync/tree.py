@@ -23,7 +23,7 @@ from sessiontree.contracts.facts.tree_config import ShardRow
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.sync.bases import RuntimeBase, TreeBase, get_loop_runtime, run_with_own_lease
-from sessiontree.sync.bridge import Crossing
+from sessiontree.sync.bridge import LoopBridge
 from sessiontree.sync.channels import choose_channel, wrap_approver
 from sessiontree.sync.event_buffer import FactReader, ProgressReader
 from sessiontree.sync.session import Approvals, ClientCalls, Questions, SessionHandle
@@ -124,7 +124,7 @@ class SessionTree(TreeBase):
         Raises:
             ConfigError: an argument is wrong; says which.
         """
-        crossing = Crossing()
+        crossing = LoopBridge()
         self._hold(
             crossing,
             tree_on_loop.SessionTree(
@@ -165,7 +165,7 @@ class SessionTree(TreeBase):
             TreeNotFound, JournalError: the tree can't be read.
             ConfigError: an argument is wrong, or an agent or a guard of the tree is not given.
         """
-        crossing = Crossing()
+        crossing = LoopBridge()
         resumed = partial(
             tree_on_loop.SessionTree.resume,
             tree_id,
@@ -265,7 +265,7 @@ class SessionTree(TreeBase):
                 replaced: it is unknown, has not ended, or its parent can't go back.
             JournalError: the journal can't be read or written.
         """
-        crossing = Crossing()
+        crossing = LoopBridge()
         forked = partial(
             self._made.fork,
             at=at,

@@ -13,13 +13,13 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.runtime.rights.session_rights import _BEHIND
-from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+from sessiontree.runtime.supervisor.tree_resources import TreeResources
 
 
 class Tree(Protocol):
     """The private parts of a :class:`~sessiontree.SessionTree` that are used here."""
 
-    _setup: TreeSetup
+    _setup: TreeResources
 
     @property
     def _desk(self) -> object | None: ...

@@ -63,6 +63,7 @@ from sessiontree.tree.state.protocol import (
     CanvasActionSent,
     CanvasAsked,
     ChangesFound,
+    ChannelMessageAsked,
     ClockRang,
     Decided,
     ForkAsked,
@@ -75,7 +76,6 @@ from sessiontree.tree.state.protocol import (
     LiftAsked,
     PostsConsumed,
     ResultAsked,
-    SayAsked,
     SendAsked,
     SessionEmbodied,
     SessionLost,
@@ -159,7 +159,7 @@ def _judge(draft: Draft, stimulus: TreeStimulus) -> None:  # noqa: C901, PLR0912
             stop(draft, stimulus)
         case InterruptAsked():
             interrupt(draft, stimulus)
-        case SayAsked():
+        case ChannelMessageAsked():
             say(draft, stimulus)
         case SendAsked():
             send(draft, stimulus)

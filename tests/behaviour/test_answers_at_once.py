@@ -67,7 +67,7 @@ async def test_of_a_hundred_answers_one_counts_for_its_own_call(open_tree: Opene
 
 @pytest.mark.covers("REL-L16")
 @pytest.mark.parametrize("first", ["moon", "mars"])
-async def test_a_no_holds_nothing_of_what_ran(open_tree: Opener, first: str) -> None:
+async def test_no_holds_nothing_of_what_ran(open_tree: Opener, first: str) -> None:
     """REL-L16: the result of a denied call is its own reason, whichever of two was answered before."""
     both: Answer = [script_call("launch", text="moon"), script_call("launch", text="mars")]
     script: list[Answer] = [script_call("append", text=SEEN), both, "done"]

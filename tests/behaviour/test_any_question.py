@@ -101,13 +101,13 @@ async def answered_under_limits(open_tree: Opener, provider: str, seed: int, mes
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["local"], indirect=True)
-async def test_a_session_goes_on_under_any_limit(open_tree: Opener) -> None:
+async def test_session_goes_on_under_any_limit(open_tree: Opener) -> None:
     """Whatever it says, is given or looks at; one conversation with each provider."""
     refused = [await answered_under_limits(open_tree, provider, n, 2) for n, provider in enumerate(MODELS)]
     assert any(refused)
 
 
-async def test_a_question_over_its_provider_s_limit_is_not_sent(open_tree: Opener) -> None:
+async def test_question_over_its_provider_s_limit_is_not_sent(open_tree: Opener) -> None:
     """The session leaves out images that were seen, and goes on; the server never hears of it."""
     async with FakeProvider([FakeReply("fine")]) as fake:
         model = ProviderModel(MODELS["openai"], api_key="key", base_url=fake.url("openai"))

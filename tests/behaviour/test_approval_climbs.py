@@ -45,7 +45,7 @@ def deep_model(text: str = "moon") -> ScriptedModel:
 
 @pytest.mark.covers("C5", "APP2")
 @pytest.mark.on_ray
-async def test_a_request_from_depth_3_reaches_mains_queue_and_runs_once_when_approved(
+async def test_request_from_depth_3_reaches_mains_queue_and_runs_once_when_approved(
     open_tree: Opener,
 ) -> None:
     """A person at Main is asked for a call three levels below, with its full arguments."""
@@ -79,7 +79,7 @@ async def test_a_request_from_depth_3_reaches_mains_queue_and_runs_once_when_app
 
 @pytest.mark.covers("A15")
 @pytest.mark.on_ray
-async def test_a_callback_at_main_answers_for_depth_3(open_tree: Opener) -> None:
+async def test_callback_at_main_answers_for_depth_3(open_tree: Opener) -> None:
     """A channel made of a function is asked as a person is."""
     seen: list[ApprovalRequest] = []
 
@@ -94,7 +94,7 @@ async def test_a_callback_at_main_answers_for_depth_3(open_tree: Opener) -> None
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_the_terminal_shows_the_request_and_its_key_answers(open_tree: Opener) -> None:
+async def test_terminal_shows_the_request_and_its_key_answers(open_tree: Opener) -> None:
     """At the terminal the arguments are shown whole, with nothing that could deceive the eye."""
     screen = io.StringIO()
     channel = TerminalChannel(io.StringIO("maybe\ny\n"), screen)
@@ -108,7 +108,7 @@ async def test_the_terminal_shows_the_request_and_its_key_answers(open_tree: Ope
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_an_end_of_the_terminals_input_denies(open_tree: Opener) -> None:
+async def test_end_of_the_terminals_input_denies(open_tree: Opener) -> None:
     """Nobody at the keyboard means no."""
     channel = TerminalChannel(io.StringIO(""), io.StringIO())
     async with open_tree(deep_model(), tools=TOOLS, channel=channel) as tree:
@@ -119,7 +119,7 @@ async def test_an_end_of_the_terminals_input_denies(open_tree: Opener) -> None:
         assert effects(open_tree.workspace) == []
 
 
-async def test_a_denial_reaches_the_model_and_binds_the_same_call(open_tree: Opener) -> None:
+async def test_denial_reaches_the_model_and_binds_the_same_call(open_tree: Opener) -> None:
     """A human's no is a PermissionDenied for the model, and stays no for the same arguments on that path."""
     script: list[Answer] = [
         script_call("launch", text="moon"),
@@ -200,7 +200,7 @@ async def test_siblings_and_the_turns_other_calls_go_on_meanwhile(open_tree: Ope
 
 
 @pytest.mark.covers("APP14")
-async def test_an_unanswered_request_expires_and_counts_as_denied(open_tree: Opener) -> None:
+async def test_unanswered_request_expires_and_counts_as_denied(open_tree: Opener) -> None:
     """Time says no, and says why."""
     model = ScriptedModel([script_call("launch"), "done"])
     limits = Limits(approval_expiry_s=0.05, approval_patience_s=None)
@@ -246,7 +246,7 @@ async def test_cancelling_the_session_withdraws_its_request(open_tree: Opener) -
         assert effects(open_tree.workspace) == []
 
 
-async def test_a_call_the_program_asks_for_climbs_as_any_other(open_tree: Opener) -> None:
+async def test_call_the_program_asks_for_climbs_as_any_other(open_tree: Opener) -> None:
     """``handle.call`` of an Elevated tool in a Branch waits for the person at Main."""
     model = ScriptedModel({"main/b1": [script_call("launch", text="own"), "done"]})
     rules = [Rule(tool="launch", where={"/text": "own"}, answer="escalate")]

@@ -92,7 +92,7 @@ async def test_each_cell_of_the_table_is_what_happens(open_tree: Opener) -> None
             assert found == promised(named, with_person=with_person), (named, with_person)
 
 
-async def test_a_named_mode_asks_about_a_command(open_tree: Opener) -> None:
+async def test_named_mode_asks_about_a_command(open_tree: Opener) -> None:
     """On every backend: under ``smart`` a command that changes something waits, for Main and for a child."""
     async with open_tree(MODEL, approvals="smart", channel=None) as tree:
         branch = await tree.main.spawn("branch", "go on")
@@ -151,12 +151,12 @@ async def test_what_the_owner_writes_counts_before_the_mode(
         ("always", "deny", "refused"),
     ],
 )
-def test_a_screen_says_what_becomes_of_commands(mode: str, tier: SystemAnswer, said: str) -> None:
+def test_screen_says_what_becomes_of_commands(mode: str, tier: SystemAnswer, said: str) -> None:
     """In words that are true for the mode in force."""
     assert said in describe_commands(mode, tier)
 
 
-def test_the_documents_show_the_table() -> None:
+def test_documents_show_the_table() -> None:
     """The table in docs/approvals.md is the one that the code makes."""
     page = Path(sys.modules["sessiontree"].__file__ or "").parents[1] / "docs" / "approvals.md"
     assert format_mode_table() in page.read_text("utf-8")

@@ -49,7 +49,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("approver", "by"), [(RULES, "rule"), (f"{HERE}:approves_safe", "function")])
-async def test_a_branch_answers_for_those_below_it(open_tree: Opener, approver: Any, by: str) -> None:
+async def test_branch_answers_for_those_below_it(open_tree: Opener, approver: Any, by: str) -> None:
     """Rules and functions the program gave a Branch approve, deny, or pass the request on to Main."""
     async with open_tree(below("safe", "never", "else"), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go", approver=approver)
@@ -68,7 +68,7 @@ async def test_a_branch_answers_for_those_below_it(open_tree: Opener, approver: 
         assert [text for _, text in effects(open_tree.workspace)] == ["safe", "else"]
 
 
-async def test_an_approver_that_waits_does_not_block_its_branch(open_tree: Opener) -> None:
+async def test_approver_that_waits_does_not_block_its_branch(open_tree: Opener) -> None:
     """A coroutine function answers when it likes."""
     async with open_tree(below("any"), tools=TOOLS, channel=None) as tree:
         branch = await tree.main.spawn("branch", "go", approver=f"{HERE}:approves_later")
@@ -79,7 +79,7 @@ async def test_an_approver_that_waits_does_not_block_its_branch(open_tree: Opene
 @pytest.mark.parametrize(
     ("name", "words"), [("breaks", "RuntimeError: the approver is broken"), ("babbles", "'perhaps'")]
 )
-async def test_a_broken_approver_passes_the_request_on(open_tree: Opener, name: str, words: str) -> None:
+async def test_broken_approver_passes_the_request_on(open_tree: Opener, name: str, words: str) -> None:
     """A function that fails or babbles decides nothing; the next above is asked, and the reason is kept."""
     async with open_tree(below("any"), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go", approver=f"{HERE}:{name}")
@@ -92,7 +92,7 @@ async def test_a_broken_approver_passes_the_request_on(open_tree: Opener, name: 
         assert effects(open_tree.workspace) == []
 
 
-async def test_an_approver_that_hangs_is_ended_with_its_branch(open_tree: Opener) -> None:
+async def test_approver_that_hangs_is_ended_with_its_branch(open_tree: Opener) -> None:
     """A function that never answers keeps its request open, and neither cancel nor close from working."""
     async with open_tree(below("any"), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go", approver=f"{HERE}:hangs")
@@ -103,7 +103,7 @@ async def test_an_approver_that_hangs_is_ended_with_its_branch(open_tree: Opener
         assert effects(open_tree.workspace) == []
 
 
-async def test_a_callable_in_the_program_is_the_channel_of_its_branch(open_tree: Opener) -> None:
+async def test_callable_in_the_program_is_the_channel_of_its_branch(open_tree: Opener) -> None:
     """A callable given with ``spawn`` is asked before Main, and Main's person is not."""
     seen: list[ApprovalRequest] = []
 
@@ -118,7 +118,7 @@ async def test_a_callable_in_the_program_is_the_channel_of_its_branch(open_tree:
         assert [text for _, text in effects(open_tree.workspace)] == ["yes"]
 
 
-async def test_a_callable_that_fails_has_said_no(open_tree: Opener) -> None:
+async def test_callable_that_fails_has_said_no(open_tree: Opener) -> None:
     """What goes wrong in an approver of the program never lets a call run."""
 
     def approve(request: ApprovalRequest) -> bool:
@@ -145,7 +145,7 @@ async def check_nobody_said_no(tree: SessionTree) -> None:
 
 
 @pytest.mark.parametrize("answer", ["yes", 1, ApprovalAnswer(junk("yes")), ApprovalAnswer(True, junk(5))])
-async def test_a_callable_that_answers_otherwise_has_said_no(open_tree: Opener, answer: Any) -> None:
+async def test_callable_that_answers_otherwise_has_said_no(open_tree: Opener, answer: Any) -> None:
     """Only True and an ApprovalAnswer of the right parts let a call run."""
     model = ScriptedModel([script_call("launch"), "done"])
     async with open_tree(model, tools=TOOLS, approver=lambda request: answer) as tree:
@@ -155,7 +155,7 @@ async def test_a_callable_that_answers_otherwise_has_said_no(open_tree: Opener, 
         assert effects(open_tree.workspace) == []
 
 
-async def test_a_callable_that_answers_none_leaves_the_request(open_tree: Opener) -> None:
+async def test_callable_that_answers_none_leaves_the_request(open_tree: Opener) -> None:
     """None is no answer: the request waits for one that is."""
     model = ScriptedModel([script_call("launch"), "done"])
     async with open_tree(model, tools=TOOLS, approver=lambda request: None) as tree:
@@ -167,7 +167,7 @@ async def test_a_callable_that_answers_none_leaves_the_request(open_tree: Opener
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_a_sessions_own_approver_never_answers_for_itself(open_tree: Opener) -> None:
+async def test_sessions_own_approver_never_answers_for_itself(open_tree: Opener) -> None:
     """Rules of a Branch are for those below it: its own call climbs past them."""
     rules = [Rule(answer="approve")]
     async with open_tree(ScriptedModel([script_call("launch"), "done"]), tools=TOOLS, channel=None) as tree:
@@ -189,7 +189,7 @@ async def test_mains_rules_answer_for_main_itself(open_tree: Opener) -> None:
 @pytest.mark.parametrize(
     ("mode", "decision", "by"), [("auto", "approved", "mode"), ("never", "denied", "mode")]
 )
-async def test_a_mode_without_a_person_decides_at_once(
+async def test_mode_without_a_person_decides_at_once(
     open_tree: Opener, mode: Any, decision: str, by: str
 ) -> None:
     """``auto`` says yes and records it, ``never`` says no; nobody is asked."""
@@ -274,9 +274,7 @@ async def test_one_answer_for_two_sessions_reaches_the_one_that_gives_way(open_t
 
 
 @pytest.mark.parametrize("approver", ["nothing", f"{HERE}:missing", "no.such.room:name", [5], 5])
-async def test_an_approver_that_cannot_answer_is_refused_at_the_spawn(
-    open_tree: Opener, approver: Any
-) -> None:
+async def test_approver_that_cannot_answer_is_refused_at_the_spawn(open_tree: Opener, approver: Any) -> None:
     """A misspelt approver is a ConfigError, and no session is started."""
     async with open_tree(ScriptedModel(["done"])) as tree:
         with pytest.raises(ConfigError, match="approver"):

@@ -111,7 +111,7 @@ async def test_each_step_brings_its_tools(open_tree: Opener) -> None:
 
 
 @pytest.mark.covers("S38")
-async def test_the_settings_of_commands_come_before_the_tool(open_tree: Opener) -> None:
+async def test_settings_of_commands_come_before_the_tool(open_tree: Opener) -> None:
     """Step 2: the host, whether it is asked for, and what the owner allows decide before a command runs."""
     allowed = AgentSpec(config=AgentConfig(exec_hosts=frozenset({"host"})))
     outcomes = {}

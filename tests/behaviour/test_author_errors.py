@@ -39,7 +39,7 @@ async def wait_for_log(caplog: pytest.LogCaptureFixture, words: str) -> str:
             await asyncio.sleep(0)
 
 
-async def test_a_bug_in_a_tool_is_shown_to_its_author(
+async def test_bug_in_a_tool_is_shown_to_its_author(
     open_tree: Opener, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The frames are in the journal and in the program's log; the model reads one line."""
@@ -73,7 +73,7 @@ async def test_a_bug_in_a_tool_is_shown_to_its_author(
 
 
 @pytest.mark.on_ray
-async def test_a_failed_call_of_the_program_names_the_line(
+async def test_failed_call_of_the_program_names_the_line(
     open_tree: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exception itself is the cause where it was raised in this process, else its frames are a note."""
@@ -91,7 +91,7 @@ async def test_a_failed_call_of_the_program_names_the_line(
 @pytest.mark.parametrize(
     "model", [FunctionModel(confuse), AsyncFunctionModel(confuse_later)], ids=["plain", "async"]
 )
-async def test_a_bug_in_a_model_function_is_shown_to_its_author(
+async def test_bug_in_a_model_function_is_shown_to_its_author(
     open_tree: Opener, caplog: pytest.LogCaptureFixture, model: FunctionModel | AsyncFunctionModel
 ) -> None:
     """Its frames are with the failed turn, and in the program's log."""

@@ -142,7 +142,7 @@ def fail(request: ModelRequest) -> object:
 @pytest.mark.short(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
-async def test_a_failing_model_ends_the_run_typed_and_nothing_else(open_tree: Opener, kind: str) -> None:
+async def test_failing_model_ends_the_run_typed_and_nothing_else(open_tree: Opener, kind: str) -> None:
     """The child has failed, with the reason; Main raises SessionFailed, and answers the next message."""
     async with open_tree(MODELS[kind](fail), tools=TOOLS) as tree:
         for name, (_, words) in FAILURES.items():
@@ -219,7 +219,7 @@ def be_odd(request: ModelRequest) -> object:
 @pytest.mark.short(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
-async def test_an_odd_reply_is_taken_in_and_survives_the_journal(open_tree: Opener, kind: str) -> None:
+async def test_odd_reply_is_taken_in_and_survives_the_journal(open_tree: Opener, kind: str) -> None:
     """REL-P34: what has no JSON form gets one, the rest is kept; a resumed tree has the same transcripts."""
     histories: dict[str, list[Message]] = {}
     async with open_tree(MODELS[kind](be_odd), tools=[Anything()]) as tree:
@@ -251,7 +251,7 @@ async def test_half_a_letter_is_a_last_word(open_tree: Opener) -> None:
 
 
 @pytest.mark.covers("LIM14")
-async def test_a_model_that_says_nothing_is_asked_once_more(open_tree: Opener) -> None:
+async def test_model_that_says_nothing_is_asked_once_more(open_tree: Opener) -> None:
     """The second empty reply completes the run, visibly; a resumed tree knows what was said."""
     nothing = AssistantMessage(())
     silent: dict[str, list[Answer]] = {
@@ -268,7 +268,7 @@ async def test_a_model_that_says_nothing_is_asked_once_more(open_tree: Opener) -
 
 
 @pytest.mark.covers("I13", "ORD6")
-async def test_a_reply_of_many_calls_gets_every_result_in_order(open_tree: Opener) -> None:
+async def test_reply_of_many_calls_gets_every_result_in_order(open_tree: Opener) -> None:
     """REL-P33: two hundred calls at once, the same id for all of them."""
     reply = [ToolCall("same", "look", {"text": str(number)}) for number in range(200)]
     model = FunctionModel(lambda request: junk(reply if request.turn == 1 else "done"))
@@ -279,7 +279,7 @@ async def test_a_reply_of_many_calls_gets_every_result_in_order(open_tree: Opene
 
 
 @pytest.mark.covers("I10", "REL-L56")
-async def test_a_model_that_never_stops_calling_is_stopped_by_max_turns(open_tree: Opener) -> None:
+async def test_model_that_never_stops_calling_is_stopped_by_max_turns(open_tree: Opener) -> None:
     """The run ends typed after ``max_turns``; the next message gets as many again."""
     model = FunctionModel(lambda request: script_call("look", text=str(request.turn)))
     async with open_tree(model, tools=TOOLS, limits=Limits(max_turns=5)) as tree:
@@ -289,14 +289,14 @@ async def test_a_model_that_never_stops_calling_is_stopped_by_max_turns(open_tre
             assert tree.main.status().turns == turns
 
 
-async def test_a_script_that_ends_in_a_call_is_a_failing_model(open_tree: Opener) -> None:
+async def test_script_that_ends_in_a_call_is_a_failing_model(open_tree: Opener) -> None:
     """A used-up script says so."""
     async with open_tree(ScriptedModel([script_call("look")]), tools=TOOLS) as tree:
         with pytest.raises(SessionFailed, match="ends after 1 answers"):
             await tree.main.send("go")
 
 
-async def test_a_waiting_models_question_is_dropped_with_its_session(
+async def test_waiting_models_question_is_dropped_with_its_session(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """Cancelling a session withdraws its question; the model's call is cancelled."""

@@ -109,7 +109,7 @@ WRONG_TOOLS: dict[str, tuple[list[Tool[Any]], str]] = {
 @pytest.mark.covers("A2", "U1")
 @pytest.mark.own_runtime
 @pytest.mark.parametrize("name", WRONG_TOOLS)
-async def test_a_badly_declared_tool_is_refused_before_any_session(open_tree: Opener, name: str) -> None:
+async def test_badly_declared_tool_is_refused_before_any_session(open_tree: Opener, name: str) -> None:
     """Tools are checked when the tree is made; the error says how to mend them."""
     tools, words = WRONG_TOOLS[name]
     with pytest.raises(ConfigError) as caught:
@@ -152,7 +152,7 @@ def test_two_tools_of_one_name_are_told_apart() -> None:
 
 @pytest.mark.own_runtime
 @pytest.mark.parametrize("form", ["missing", "file"])
-async def test_a_workspace_must_be_a_directory(open_tree: Opener, tmp_path: Path, form: str) -> None:
+async def test_workspace_must_be_a_directory(open_tree: Opener, tmp_path: Path, form: str) -> None:
     """A workspace that is missing or a file is named in the error, and nothing is made."""
     place = tmp_path / "elsewhere"
     if form == "file":
@@ -178,7 +178,7 @@ async def test_what_can_be_no_path_is_refused(open_tree: Opener, place: Any) -> 
 
 @pytest.mark.own_runtime
 @pytest.mark.parametrize("beneath", [".", "deeper/still"])
-async def test_a_workspace_in_the_state_directory_is_refused_before_anything_is_made(
+async def test_workspace_in_the_state_directory_is_refused_before_anything_is_made(
     open_tree: Opener, tmp_path: Path, beneath: str
 ) -> None:
     """The state directory is hidden from all tools; so would be the whole workspace."""
@@ -192,7 +192,7 @@ async def test_a_workspace_in_the_state_directory_is_refused_before_anything_is_
     assert sorted(place.rglob("*")) == before
 
 
-async def test_a_workspace_that_vanishes_is_named_in_the_end_of_its_sessions(open_tree: Opener) -> None:
+async def test_workspace_that_vanishes_is_named_in_the_end_of_its_sessions(open_tree: Opener) -> None:
     """A session that cannot be given its files ends, typed and alone, and says which place is gone."""
     async with open_tree(ScriptedModel(["done"])) as tree:
         assert await tree.main.send("hello") == "done"
@@ -211,7 +211,7 @@ async def test_a_workspace_that_vanishes_is_named_in_the_end_of_its_sessions(ope
 
 
 @pytest.mark.parametrize("place", ["file", "below a file", "no room for files"])
-async def test_a_state_directory_that_cannot_be_written_is_said_so(
+async def test_state_directory_that_cannot_be_written_is_said_so(
     open_tree: Opener, tmp_path: Path, place: str
 ) -> None:
     """The error names the path; the same tree opens elsewhere."""
@@ -229,7 +229,7 @@ async def test_a_state_directory_that_cannot_be_written_is_said_so(
 
 
 @pytest.mark.own_runtime
-async def test_an_open_tree_is_not_taken_up_again(open_tree: Opener) -> None:
+async def test_open_tree_is_not_taken_up_again(open_tree: Opener) -> None:
     """A second tree over the same directory joins the first one's runtime; the open tree goes on."""
     async with open_tree(ScriptedModel(["done"])) as tree:
         async with open_tree(ScriptedModel(["done"])) as other:
@@ -241,7 +241,7 @@ async def test_an_open_tree_is_not_taken_up_again(open_tree: Opener) -> None:
         assert await tree.main.send("x") == "done"
 
 
-async def test_a_tree_nobody_wrote_is_not_found(open_tree: Opener) -> None:
+async def test_tree_nobody_wrote_is_not_found(open_tree: Opener) -> None:
     """Resuming an unknown id says so and leaves the directory usable, one that is missing included."""
     with pytest.raises(TreeNotFound, match="t0"):
         await open_tree.resume("t0", ScriptedModel(["done"]))
@@ -255,7 +255,7 @@ async def test_a_tree_nobody_wrote_is_not_found(open_tree: Opener) -> None:
 
 @pytest.mark.own_runtime
 @pytest.mark.parametrize("damage", ["the header", "everything", "the tree's first facts"])
-async def test_a_damaged_journal_is_said_so_and_left_as_it_is(open_tree: Opener, damage: str) -> None:
+async def test_damaged_journal_is_said_so_and_left_as_it_is(open_tree: Opener, damage: str) -> None:
     """A journal that cannot be read is JournalCorrupt, never another tree; the file is not touched."""
     async with open_tree(ScriptedModel(["done"])) as tree:
         await tree.main.send("x")
@@ -294,7 +294,7 @@ async def test_resuming_without_the_trees_agents_or_tools_is_told(open_tree: Ope
 
 
 @pytest.mark.own_runtime
-async def test_a_failed_start_can_be_tried_again(open_tree: Opener) -> None:
+async def test_failed_start_can_be_tried_again(open_tree: Opener) -> None:
     """A tree whose journal another program wrote opens once that is free."""
     journal = open_tree.state_dir / "journals" / "7"
     late = open_tree(ScriptedModel(["done"]), state_dir=journal)

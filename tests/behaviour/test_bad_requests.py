@@ -146,7 +146,7 @@ MISTAKES = {
 @pytest.mark.short(10)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MISTAKES)
-async def test_a_wrong_request_is_one_typed_error_and_the_tree_goes_on(open_tree: Opener, name: str) -> None:
+async def test_wrong_request_is_one_typed_error_and_the_tree_goes_on(open_tree: Opener, name: str) -> None:
     """Every mistake has its error; nothing was started, and Main answers as before."""
     mistake = MISTAKES[name]
     limits = Limits(**mistake.limits)
@@ -163,7 +163,7 @@ async def test_a_wrong_request_is_one_typed_error_and_the_tree_goes_on(open_tree
 
 
 @pytest.mark.parametrize("kind", ["branch", "worker"])
-async def test_a_refused_spawn_of_a_model_is_told_to_it(open_tree: Opener, kind: str) -> None:
+async def test_refused_spawn_of_a_model_is_told_to_it(open_tree: Opener, kind: str) -> None:
     """What a model asks in vain it reads as the call's error, and the refusal is a fact."""
     model = ScriptedModel([script_call("sessions_spawn", kind=kind, task="x", agent="bob"), "alone then"])
     async with open_tree(model) as tree:
@@ -173,7 +173,7 @@ async def test_a_refused_spawn_of_a_model_is_told_to_it(open_tree: Opener, kind:
         assert "'bob'" in denied.reason
 
 
-async def test_a_worker_spawns_nothing_for_its_program_either(open_tree: Opener) -> None:
+async def test_worker_spawns_nothing_for_its_program_either(open_tree: Opener) -> None:
     """A Worker is a leaf, whoever asks."""
     limits = Limits(approval_patience_s=None)
     model = ScriptedModel({"main/b1": [script_call("launch"), "done"], "*": ["done"]})
@@ -188,7 +188,7 @@ async def test_a_worker_spawns_nothing_for_its_program_either(open_tree: Opener)
 
 
 @pytest.mark.slow
-async def test_an_ended_session_takes_nothing_more(open_tree: Opener) -> None:
+async def test_ended_session_takes_nothing_more(open_tree: Opener) -> None:
     """Sending, calling and spawning at an ended session is SessionClosed; its result stays readable."""
     async with open_tree(ScriptedModel(["done"]), tools=TOOLS) as tree:
         worker = await tree.main.spawn("worker", "x")
@@ -207,7 +207,7 @@ async def test_an_ended_session_takes_nothing_more(open_tree: Opener) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["main/b7", "nobody", "", "main/"])
-async def test_a_path_nobody_has_is_not_found(open_tree: Opener, path: str) -> None:
+async def test_path_nobody_has_is_not_found(open_tree: Opener, path: str) -> None:
     """Every use of a handle of no session says so, and makes none."""
     async with open_tree(ScriptedModel(["done"]), tools=TOOLS) as tree:
         ghost = tree.session(path)
@@ -247,7 +247,7 @@ WRONG_TREES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.own_runtime
 @pytest.mark.parametrize("name", WRONG_TREES)
-async def test_a_wrong_setting_is_refused_before_anything_is_made(open_tree: Opener, name: str) -> None:
+async def test_wrong_setting_is_refused_before_anything_is_made(open_tree: Opener, name: str) -> None:
     """A tree that cannot be is a ConfigError, and leaves no file."""
     options, words = WRONG_TREES[name]
     with pytest.raises(ConfigError) as caught:
@@ -257,7 +257,7 @@ async def test_a_wrong_setting_is_refused_before_anything_is_made(open_tree: Ope
     assert not open_tree.state_dir.exists()
 
 
-async def test_a_tree_that_is_not_open_says_so(open_tree: Opener) -> None:
+async def test_tree_that_is_not_open_says_so(open_tree: Opener) -> None:
     """Before it opens and after it closed, a tree answers with what to do."""
     tree = open_tree(ScriptedModel(["done"]))
     with pytest.raises(SessionTreeError, match="async with"):
@@ -273,7 +273,7 @@ async def test_a_tree_that_is_not_open_says_so(open_tree: Opener) -> None:
         main.status()
 
 
-async def test_a_tree_that_was_closed_is_resumed_and_not_started_again(open_tree: Opener) -> None:
+async def test_tree_that_was_closed_is_resumed_and_not_started_again(open_tree: Opener) -> None:
     """Starting is for new trees; the error says how to go on."""
     tree = open_tree(ScriptedModel(["done"]))
     async with tree:
@@ -287,7 +287,7 @@ async def test_a_tree_that_was_closed_is_resumed_and_not_started_again(open_tree
             await again.finish(None)  # type: ignore[arg-type]
 
 
-async def test_an_object_that_is_no_model_is_refused(open_tree: Opener) -> None:
+async def test_object_that_is_no_model_is_refused(open_tree: Opener) -> None:
     """A model has ``reply`` or ``complete``."""
     with pytest.raises(ConfigError, match="is not a model"):
         SessionTree(open_tree.workspace, model=object())  # type: ignore[arg-type]

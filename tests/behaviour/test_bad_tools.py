@@ -35,7 +35,7 @@ LOOK = script_call("look")
 @pytest.mark.covers("Z1")
 @pytest.mark.slow
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "alongside others"])
-async def test_a_misbehaving_tool_gets_one_result_and_its_session_goes_on(
+async def test_misbehaving_tool_gets_one_result_and_its_session_goes_on(
     open_tree: Opener, together: bool
 ) -> None:
     """Junk, any exception at all: an error the model reads, in its place among the others."""
@@ -66,7 +66,7 @@ def first_of(names: list[str]) -> str:
     return next(iter(names))
 
 
-async def test_a_plain_function_that_raises_stop_iteration_has_failed_at_once(open_tree: Opener) -> None:
+async def test_plain_function_that_raises_stop_iteration_has_failed_at_once(open_tree: Opener) -> None:
     """An exhausted iterator in a thread is an error like any other, and no call without an end."""
     async with open_tree(
         ScriptedModel([script_call("first_of", names=[]), "went on"]), tools=[first_of]
@@ -84,7 +84,7 @@ def interrupt() -> str:
     raise KeyboardInterrupt
 
 
-async def test_a_plain_function_that_raises_keyboard_interrupt_has_failed_alone(open_tree: Opener) -> None:
+async def test_plain_function_that_raises_keyboard_interrupt_has_failed_alone(open_tree: Opener) -> None:
     """It is an error of the call; neither the program nor the session ends with it."""
     async with open_tree(ScriptedModel([script_call("interrupt"), "went on"]), tools=[interrupt]) as tree:
         async with asyncio.timeout(60):
@@ -98,7 +98,7 @@ async def test_a_plain_function_that_raises_keyboard_interrupt_has_failed_alone(
 @pytest.mark.covers("I21")
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "alongside others"])
 @pytest.mark.parametrize("whose", ["the tool's limit", "the tree's limit", "the agent's limit"])
-async def test_a_tool_that_never_returns_times_out(
+async def test_tool_that_never_returns_times_out(
     open_tree: Opener, board: Switchboard, whose: str, together: bool
 ) -> None:
     """The deadline ends it: Timeout for the model and for the program, and the tool was cancelled."""
@@ -121,7 +121,7 @@ async def test_a_tool_that_never_returns_times_out(
 
 @pytest.mark.covers("STP3")
 @pytest.mark.slow
-async def test_a_tool_that_ignores_its_cancel_is_left_behind(open_tree: Opener, board: Switchboard) -> None:
+async def test_tool_that_ignores_its_cancel_is_left_behind(open_tree: Opener, board: Switchboard) -> None:
     """After the clean-up window the session goes on without it; its late result changes nothing."""
     deaf = Deaf(board, 0.02)
     async with open_tree(ScriptedModel([script_call("deaf"), LOOK, "went on"]), tools=[*TOOLS, deaf]) as tree:
@@ -137,7 +137,7 @@ async def test_a_tool_that_ignores_its_cancel_is_left_behind(open_tree: Opener, 
 
 
 @pytest.mark.slow
-async def test_a_deaf_tool_does_not_keep_its_session_from_being_cancelled(
+async def test_deaf_tool_does_not_keep_its_session_from_being_cancelled(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """Cancelling ends the session within its grace, forced, and says so in the receipt."""
@@ -157,7 +157,7 @@ async def test_a_deaf_tool_does_not_keep_its_session_from_being_cancelled(
 
 
 @pytest.mark.covers("I19")
-async def test_a_blocked_thread_is_told_and_left_behind(open_tree: Opener, board: Switchboard) -> None:
+async def test_blocked_thread_is_told_and_left_behind(open_tree: Opener, board: Switchboard) -> None:
     """After its time-out a thread sees ``ctx.cancelled``; the session does not wait for it."""
     blocked = InThread(board, 0.03)
     async with open_tree(ScriptedModel([script_call("in_thread"), "went on"]), tools=[blocked]) as tree:
@@ -170,7 +170,7 @@ async def test_a_blocked_thread_is_told_and_left_behind(open_tree: Opener, board
 
 
 @pytest.mark.covers("A6")
-async def test_the_programs_calls_end_as_the_tools_did(open_tree: Opener) -> None:
+async def test_programs_calls_end_as_the_tools_did(open_tree: Opener) -> None:
     """``handle.call`` raises what a model would read, as a typed error."""
     names = ("refuses", "gives up", "raises SystemExit")
     async with open_tree(ScriptedModel(["done"]), tools=[Misbehave(name) for name in names]) as tree:
@@ -212,7 +212,7 @@ def refuses(how: str) -> str:
     raise errors[how]
 
 
-async def test_a_program_gets_the_class_of_error_that_the_tool_raised(open_tree: Opener) -> None:
+async def test_program_gets_the_class_of_error_that_the_tool_raised(open_tree: Opener) -> None:
     """With its field, tier or time, as if it had called the tool itself."""
     async with open_tree(ScriptedModel(["unused"]), tools=[refuses]) as tree:
         with pytest.raises(ValidationError, match="no such size") as invalid:

@@ -37,7 +37,7 @@ def is_browser(pid: int) -> bool:
 @pytest.mark.covers("S11", "S48", "A36")
 @pytest.mark.slow
 @pytest.mark.on_ray
-async def test_a_branch_uses_a_page_and_a_worker_has_no_browser(open_tree: Opener) -> None:
+async def test_branch_uses_a_page_and_a_worker_has_no_browser(open_tree: Opener) -> None:
     """It opens, reads and presses; pictures reach the model; the tree's end ends the browser."""
     async with serving(pages(index=PAGE)) as site:
         script: list[Answer] = [

@@ -51,7 +51,7 @@ def costly(request: ModelRequest) -> Answer:
     ],
     ids=str,
 )
-async def test_a_session_stops_at_its_cap(open_tree: Opener, budget: Budget, limit: str) -> None:
+async def test_session_stops_at_its_cap(open_tree: Opener, budget: Budget, limit: str) -> None:
     """The session that reached its cap fails, with the numbers; its parent and siblings go on."""
     async with open_tree(FunctionModel(costly), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go", budget=budget)
@@ -67,7 +67,7 @@ async def test_a_session_stops_at_its_cap(open_tree: Opener, budget: Budget, lim
 
 
 @pytest.mark.on_ray
-async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener, board: Switchboard) -> None:
+async def test_whole_tree_stops_at_its_cap(open_tree: Opener, board: Switchboard) -> None:
     """Main's budget is everybody's: at the cap every session ends, and nothing more is started."""
     model = Late(board, costly)
     async with open_tree(model, tools=TOOLS, budget=Budget(tokens=100)) as tree:
@@ -87,7 +87,7 @@ async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener, board: Switchb
 
 
 @pytest.mark.covers("C12", "LIM3")
-async def test_a_childs_budget_is_set_aside_and_the_rest_comes_back(open_tree: Opener) -> None:
+async def test_childs_budget_is_set_aside_and_the_rest_comes_back(open_tree: Opener) -> None:
     """What is reserved cannot be promised twice; what is left over returns at the child's end."""
     model = ScriptedModel({"main/b1": [script_call("launch"), "done"], "*": ["done"]})
     async with open_tree(model, tools=TOOLS, budget=Budget(tokens=100, sessions=9)) as tree:
@@ -153,7 +153,7 @@ async def test_what_was_used_is_counted_per_session_and_in_its_result(open_tree:
 @pytest.mark.covers("REL-L55", "LIM1")
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", ["max_total", "max_live", "budget"])
-async def test_a_runaway_spawner_stops_at_the_caps(open_tree: Opener, limit: str) -> None:
+async def test_runaway_spawner_stops_at_the_caps(open_tree: Opener, limit: str) -> None:
     """REL-L55: children that spawn children come to an end by number, and every one of them ends typed."""
 
     def reply(request: ModelRequest) -> Answer:
@@ -184,7 +184,7 @@ async def test_a_runaway_spawner_stops_at_the_caps(open_tree: Opener, limit: str
 
 
 @pytest.mark.slow
-async def test_the_use_of_a_tree_is_that_of_all_its_sessions(open_tree: Opener) -> None:
+async def test_use_of_a_tree_is_that_of_all_its_sessions(open_tree: Opener) -> None:
     """Each line of the receipt tells its own; the tree's is their sum, also of those that have ended."""
 
     def reply(request: ModelRequest) -> Answer:
@@ -219,9 +219,7 @@ async def test_running_out_of_turns_is_a_failure_of_the_run_alone(open_tree: Ope
         assert tree.main.status().budget_left["tokens"] == 470
 
 
-async def test_an_instant_model_overshoots_by_one_reply_at_most(
-    open_tree: Opener, board: Switchboard
-) -> None:
+async def test_instant_model_overshoots_by_one_reply_at_most(open_tree: Opener, board: Switchboard) -> None:
     """LIM5: a counted session is asked for its next reply only after the one before was charged."""
     replies = Log(board)
 

@@ -161,7 +161,7 @@ def test_every_call_takes_the_whole_way_once(tmp_path: Path) -> None:
         (["end", "after"], "stuck", "skipped"),
     ],
 )
-def test_a_planted_life_is_found(steps: list[str], tool: str, outcome: str) -> None:
+def test_planted_life_is_found(steps: list[str], tool: str, outcome: str) -> None:
     """A step missing, doubled, out of order or after the end."""
     with pytest.raises(AssertionError):
         judge(steps, {"tool": tool, "outcome": outcome, "hook": ""}, hooked=True, hurried=False)

@@ -63,7 +63,7 @@ async def weighed(open_tree: Opener, model: RecordedModel) -> list[tuple[str, in
     return [(each.summary, each.usage.tokens) for each in results]
 
 
-async def test_a_tree_replays_what_it_recorded(open_tree: Opener, tmp_path: Path) -> None:
+async def test_tree_replays_what_it_recorded(open_tree: Opener, tmp_path: Path) -> None:
     """Many sessions record at once; without a provider each gets its replies again."""
     path = tmp_path / "cassettes" / "weigh.json"
     async with FakeProvider(weighing) as fake:
@@ -85,7 +85,7 @@ def written(path: Path) -> str:
     return path.read_text("utf-8")
 
 
-async def test_a_question_that_is_new_fails_the_run(open_tree: Opener, tmp_path: Path) -> None:
+async def test_question_that_is_new_fails_the_run(open_tree: Opener, tmp_path: Path) -> None:
     """The sender reads which question was nearest and where the two differ; nothing is retried."""
     path = tmp_path / "weigh.json"
     async with FakeProvider([FakeReply("7 g.")]) as fake:

@@ -81,7 +81,7 @@ MODEL = FunctionModel(by_task)
 @pytest.mark.covers("OWN1", "OWN2", "OWN3", "OWN4")
 @pytest.mark.slow
 @pytest.mark.on_ray
-async def test_a_child_changes_its_copy_alone_until_its_parent_merges(open_tree: Opener) -> None:
+async def test_child_changes_its_copy_alone_until_its_parent_merges(open_tree: Opener) -> None:
     """Its commands see no other place; nothing that the repository names runs; git's files stay as they are.
 
     The parent's own change, which is not committed, is in the copy and is respected by the merge.
@@ -160,7 +160,7 @@ def run_example(root: Path, children: int, state: Path) -> str:
 
 
 @pytest.mark.parametrize("children", [6, pytest.param(40, marks=pytest.mark.long)])
-def test_the_example_merges_all_but_three(tmp_path: Path, children: int) -> None:
+def test_example_merges_all_but_three(tmp_path: Path, children: int) -> None:
     """Three conflicts are printed; history and index of the repository are as they were."""
     root = tmp_path / "repository"
     root.mkdir()
@@ -170,7 +170,7 @@ def test_the_example_merges_all_but_three(tmp_path: Path, children: int) -> None
 
 
 @pytest.mark.covers("OWN2")
-async def test_a_child_s_child_has_a_copy_of_that_copy(open_tree: Opener) -> None:
+async def test_child_s_child_has_a_copy_of_that_copy(open_tree: Opener) -> None:
     """It begins with what its parent has written; only its parent merges it."""
     root = open_tree.workspace
     (root / "a.txt").write_text("1\n")
@@ -195,7 +195,7 @@ async def test_a_child_s_child_has_a_copy_of_that_copy(open_tree: Opener) -> Non
 
 @pytest.mark.covers("OWN3", "OWN6")
 @pytest.mark.own_runtime
-async def test_a_copy_outlives_its_program_and_a_failed_child(open_tree: Opener) -> None:
+async def test_copy_outlives_its_program_and_a_failed_child(open_tree: Opener) -> None:
     """A tree that is taken up again goes on in the copy; what a cancelled child wrote is kept.
 
     Copies that belong to no spawn are removed then.

@@ -72,7 +72,7 @@ async def called(tree: SessionTree, count: int = 1) -> list[WaitingCall]:
 @pytest.mark.short(2)
 @pytest.mark.parametrize("tier", [PermissionTier.READ_ONLY, PermissionTier.SYSTEM])
 @pytest.mark.on_ray
-async def test_a_call_waits_for_the_program_and_its_answer_is_the_result(
+async def test_call_waits_for_the_program_and_its_answer_is_the_result(
     open_tree: Opener, tier: PermissionTier
 ) -> None:
     """The call is owed with its final arguments; the host is free; the answer is in the transcript."""
@@ -116,7 +116,7 @@ async def test_parameters_of_a_schema_are_kept_to(open_tree: Opener) -> None:
 
 @pytest.mark.covers("I32")
 @ONE_PROCESS
-async def test_the_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -> None:
+async def test_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -> None:
     """The pending envelope is the call's result; the answer comes as a notice and wakes the session."""
     model = ScriptedModel([script_call("ask_owner"), "meanwhile", "heard"])
     async with open_tree(model, tools=[ask_owner()], limits=NO_PATIENCE) as tree:
@@ -136,7 +136,7 @@ async def test_the_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -
 
 
 @ONE_PROCESS
-async def test_a_failed_call_is_told_as_an_error(open_tree: Opener) -> None:
+async def test_failed_call_is_told_as_an_error(open_tree: Opener) -> None:
     """The program may say that a call failed; the model reads why."""
     async with open_tree(
         ScriptedModel([script_call("ask_owner"), "done"]), tools=[ask_owner()], limits=ENDLESS
@@ -179,7 +179,7 @@ async def test_of_a_hundred_answers_exactly_one_wins(open_tree: Opener) -> None:
 
 
 @pytest.mark.slow
-async def test_an_answer_that_does_not_fit_leaves_the_call_open(open_tree: Opener) -> None:
+async def test_answer_that_does_not_fit_leaves_the_call_open(open_tree: Opener) -> None:
     """Wrong type, no JSON, parts nobody can keep: refused by type, and the call waits for one that fits."""
     tool = ask_owner(result_type=Reply)
     async with open_tree(
@@ -205,7 +205,7 @@ async def test_an_answer_that_does_not_fit_leaves_the_call_open(open_tree: Opene
 
 
 @ONE_PROCESS
-async def test_an_id_of_another_tree_is_refused(open_tree: Opener) -> None:
+async def test_id_of_another_tree_is_refused(open_tree: Opener) -> None:
     """An id counts in its own tree alone, and a made-up one nowhere."""
     model = ScriptedModel([script_call("ask_owner"), "done"] * 2)
     async with open_tree(model, tools=[ask_owner()]) as tree:
@@ -219,7 +219,7 @@ async def test_an_id_of_another_tree_is_refused(open_tree: Opener) -> None:
 
 
 @ONE_PROCESS
-async def test_a_steering_message_cancels_the_call(open_tree: Opener) -> None:
+async def test_steering_message_cancels_the_call(open_tree: Opener) -> None:
     """As it stops a running tool; an answer after that is refused."""
     model = ScriptedModel({"main": [script_call("ask_owner"), "heard you"]})
     async with open_tree(model, tools=[ask_owner()], limits=ENDLESS) as tree:
@@ -235,7 +235,7 @@ async def test_a_steering_message_cancels_the_call(open_tree: Opener) -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 @ONE_PROCESS
-async def test_an_ended_session_takes_no_answer(open_tree: Opener, whole: bool) -> None:
+async def test_ended_session_takes_no_answer(open_tree: Opener, whole: bool) -> None:
     """Session end or tree cancel: the call is taken back, an answer is refused, nothing is left waiting."""
     async with open_tree(
         ScriptedModel([script_call("ask_owner")]), tools=[ask_owner()], limits=NO_PATIENCE
@@ -249,7 +249,7 @@ async def test_an_ended_session_takes_no_answer(open_tree: Opener, whole: bool) 
 
 
 @ONE_PROCESS
-async def test_a_call_nobody_answers_times_out(open_tree: Opener) -> None:
+async def test_call_nobody_answers_times_out(open_tree: Opener) -> None:
     """After the tool's own time the model reads that, and an answer is refused."""
     tool = ask_owner(timeout_s=0.2)
     async with open_tree(
@@ -266,7 +266,7 @@ async def test_a_call_nobody_answers_times_out(open_tree: Opener) -> None:
 
 
 @ONE_PROCESS
-async def test_an_approval_comes_before_the_program_hears_of_the_call(open_tree: Opener) -> None:
+async def test_approval_comes_before_the_program_hears_of_the_call(open_tree: Opener) -> None:
     """Every gate is before the hand-over; a no means that the program never hears of it."""
     tool = ask_owner(PermissionTier.ELEVATED)
     model = ScriptedModel([script_call("ask_owner", text="a"), script_call("ask_owner", text="b"), "done"])
@@ -284,7 +284,7 @@ async def test_an_approval_comes_before_the_program_hears_of_the_call(open_tree:
         assert len(await facts_of(tree, ClientCallOpened)) == 1
 
 
-async def test_a_call_of_the_program_itself_is_answered_too(open_tree: Opener) -> None:
+async def test_call_of_the_program_itself_is_answered_too(open_tree: Opener) -> None:
     """``handle.call`` on a client tool takes the same way; the session's turns go on meanwhile."""
     async with open_tree(ScriptedModel({"main": ["hello"]}), tools=[ask_owner()]) as tree:
         asking = asyncio.ensure_future(tree.main.call("ask_owner", {"text": "me?"}))
@@ -309,7 +309,7 @@ async def _overdue(open_tree: Opener) -> None:
 
 @pytest.mark.slow
 @pytest.mark.own_runtime
-async def test_a_call_is_owed_after_the_tree_is_taken_up_again(open_tree: Opener) -> None:
+async def test_call_is_owed_after_the_tree_is_taken_up_again(open_tree: Opener) -> None:
     """It waits with the same id, tomorrow and in another process; the answer goes on where it stopped."""
     tools = [ask_owner(timeout_s=1000.0)]
     async with open_tree(ScriptedModel([script_call("ask_owner")]), tools=tools, limits=ENDLESS) as tree:
@@ -380,7 +380,7 @@ async def test_hooks_are_told_of_an_answer_once_and_how_long_it_took(open_tree: 
 
 
 @pytest.mark.slow
-async def test_an_answer_is_redacted_cut_and_its_details_kept_from_the_model(open_tree: Opener) -> None:
+async def test_answer_is_redacted_cut_and_its_details_kept_from_the_model(open_tree: Opener) -> None:
     """As any other result: nothing of a secret reaches the journal, the text is cut, images must be some."""
     secret = "sk-ant-api03-" + "A1b2C3d4" * 12
     model = ScriptedModel([script_call("ask_owner"), "done"])

@@ -18,7 +18,7 @@ from tests.behaviour.waiting_fakes import Sleeper
 DAY_MS = 24 * 3600 * 1000
 
 
-async def test_a_tree_that_was_made_a_day_ahead_goes_on(open_tree: Opener, board: Switchboard) -> None:
+async def test_tree_that_was_made_a_day_ahead_goes_on(open_tree: Opener, board: Switchboard) -> None:
     """Its time goes on from there, as fast as any; the tree alongside it keeps its own."""
     model = ScriptedModel({"*": [script_call("sleeper")], "main": ["hello"]})
     ahead = open_tree(model, tools=[Sleeper(board)])

@@ -158,7 +158,7 @@ async def slowly(request: ModelRequest) -> Answer:
 @pytest.mark.covers("REL-S47")
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
-async def test_a_tree_closed_in_the_middle_of_everything_leaves_nothing(
+async def test_tree_closed_in_the_middle_of_everything_leaves_nothing(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """Tools run, models think, prompts are out, readers wait: closing ends them all."""
@@ -208,7 +208,7 @@ async def test_a_tree_closed_in_the_middle_of_everything_leaves_nothing(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
-async def test_a_finished_tree_leaves_nothing(open_tree: Opener) -> None:
+async def test_finished_tree_leaves_nothing(open_tree: Opener) -> None:
     """The ordinary end, with a reply nobody waited for."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
         tree.main.send("go")
@@ -218,7 +218,7 @@ async def test_a_finished_tree_leaves_nothing(open_tree: Opener) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
-async def test_a_tree_that_was_never_opened_or_failed_to_open_leaves_nothing(open_tree: Opener) -> None:
+async def test_tree_that_was_never_opened_or_failed_to_open_leaves_nothing(open_tree: Opener) -> None:
     """Making a tree holds nothing; a start that fails lets go of what it had."""
     open_tree(ScriptedModel(["done"]))
     async with open_tree(ScriptedModel(["done"])) as tree:
@@ -230,7 +230,7 @@ async def test_a_tree_that_was_never_opened_or_failed_to_open_leaves_nothing(ope
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
-async def test_an_error_inside_the_block_closes_the_tree(open_tree: Opener) -> None:
+async def test_error_inside_the_block_closes_the_tree(open_tree: Opener) -> None:
     """Whatever the program raises, its tree is closed and the error is the program's."""
     with pytest.raises(LookupError, match="mine"):
         async with open_tree(ScriptedModel([script_call("launch"), "done"]), tools=TOOLS) as tree:
@@ -241,7 +241,7 @@ async def test_an_error_inside_the_block_closes_the_tree(open_tree: Opener) -> N
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
-async def test_a_cancelled_program_closes_its_tree(open_tree: Opener) -> None:
+async def test_cancelled_program_closes_its_tree(open_tree: Opener) -> None:
     """Ctrl-C in the middle: the cancellation goes through, and the tree can be resumed."""
     ids: list[str] = []
     begun = asyncio.Event()
@@ -280,7 +280,7 @@ async def test_closing_twice_and_at_once_is_harmless(open_tree: Opener) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
-async def test_a_runtime_closed_before_its_trees_ends_them(open_tree: Opener) -> None:
+async def test_runtime_closed_before_its_trees_ends_them(open_tree: Opener) -> None:
     """The trees say that they are closed; closing them afterwards is harmless, and so is closing again."""
     runtime = open_tree.runtime()
     tree = await open_tree(
@@ -299,7 +299,7 @@ async def test_a_runtime_closed_before_its_trees_ends_them(open_tree: Opener) ->
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
-async def test_a_runtime_closed_before_its_trees_withdraws_their_prompts(open_tree: Opener) -> None:
+async def test_runtime_closed_before_its_trees_withdraws_their_prompts(open_tree: Opener) -> None:
     """At once, not when the tree is closed, and nothing ends with an error that no one hears of."""
     shown, withdrawn = asyncio.Event(), asyncio.Event()
 
@@ -364,7 +364,7 @@ async def test_trees_of_one_runtime_do_not_meet(open_tree: Opener, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("engine_stays")
-async def test_a_terminal_nobody_types_at_keeps_nothing_but_its_reader(open_tree: Opener) -> None:
+async def test_terminal_nobody_types_at_keeps_nothing_but_its_reader(open_tree: Opener) -> None:
     """The one thread that waits for a key is a daemon's; the question is withdrawn from the screen."""
 
     class Keyboard(io.StringIO):

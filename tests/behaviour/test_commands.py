@@ -95,7 +95,7 @@ async def test_other_names_lead_to_it(open_tree: Opener, name: str) -> None:
 
 @pytest.mark.covers("A34")
 @pytest.mark.parametrize(("forced", "words"), [(False, "does not hold exec"), (True, "holds no jobs")])
-async def test_a_worker_runs_none(open_tree: Opener, forced: bool, words: str) -> None:
+async def test_worker_runs_none(open_tree: Opener, forced: bool, words: str) -> None:
     """It does not hold the tool; forced to hold it, it has no shell; nothing ran."""
     tree = open_tree(ScriptedModel([script_call("exec", command="touch ran"), "done"]))
     if forced:
@@ -133,7 +133,7 @@ async def test_when_a_stop_is_over_a_stubborn_command_is_gone(open_tree: Opener,
 
 
 @pytest.mark.covers("I23")
-async def test_a_command_that_is_cut_short_has_its_last_words_told(open_tree: Opener, pipe: Path) -> None:
+async def test_command_that_is_cut_short_has_its_last_words_told(open_tree: Opener, pipe: Path) -> None:
     """A message stops it; what it says when it is asked to end is in the result."""
     command = f"trap 'echo saved; exit' TERM; echo half; exec 3>pipe; echo begun >&3; {SLEEPING}"
     tree = open_tree(ScriptedModel([script_call("exec", command=command), "went on"]))
@@ -185,7 +185,7 @@ async def test_time_out_of_the_call_ends_the_command(open_tree: Opener, pipe: Pa
 
 @pytest.mark.covers("REL-L18")
 @pytest.mark.slow
-async def test_the_runtimes_own_is_out_of_sight(open_tree: Opener) -> None:
+async def test_runtimes_own_is_out_of_sight(open_tree: Opener) -> None:
     """Neither its environment nor its processes, sockets and files are there for a command."""
     command = "env | grep -ci '^ray_\\|^pytest'; ls -d /proc/[0-9]* | wc -l; ls -A ~ | wc -l; ls /tmp"
     tree = open_tree(ScriptedModel([script_call("exec", command=command), "done"]))
@@ -202,7 +202,7 @@ async def test_the_runtimes_own_is_out_of_sight(open_tree: Opener) -> None:
 
 
 @pytest.mark.covers("REL-L18")
-async def test_a_state_directory_in_the_workspace_is_hidden(tmp_path: Path) -> None:
+async def test_state_directory_in_the_workspace_is_hidden(tmp_path: Path) -> None:
     """A command finds nothing there, and can't move it away."""
     state = tmp_path / "runtime" / "state"
     command = "find runtime -type f | wc -l; mv runtime other; mv runtime/state other; ls"

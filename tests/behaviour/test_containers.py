@@ -33,7 +33,7 @@ def commands(*lines: str) -> list[Any]:
 
 @pytest.mark.on_ray
 @pytest.mark.covers("S45", "S50")
-async def test_a_tree_shares_a_container_that_sees_its_files_and_ends_with_it(
+async def test_tree_shares_a_container_that_sees_its_files_and_ends_with_it(
     open_tree: Opener, engine: StubEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Main and its Branch meet in it; no key reaches it; the receipt counts it."""
@@ -79,7 +79,7 @@ async def test_sessions_have_containers_of_their_own_where_that_is_wanted(
         assert engine.containers == mains
 
 
-async def test_a_lost_container_is_reported_once_and_replaced(open_tree: Opener, engine: StubEngine) -> None:
+async def test_lost_container_is_reported_once_and_replaced(open_tree: Opener, engine: StubEngine) -> None:
     """What it held is gone, and a failed call says so before the session goes on."""
     spec = engine.spec()
     model = ScriptedModel([*commands("echo one"), *commands("echo two", "echo three")])
@@ -95,7 +95,7 @@ async def test_a_lost_container_is_reported_once_and_replaced(open_tree: Opener,
         assert len(engine.asked("run")) == 2
 
 
-async def test_an_engine_that_fails_is_no_result_of_a_command(open_tree: Opener, engine: StubEngine) -> None:
+async def test_engine_that_fails_is_no_result_of_a_command(open_tree: Opener, engine: StubEngine) -> None:
     """The failed call says that nothing ran, and why; once the engine works, commands run."""
     (engine.home / "broken").touch()
     model = ScriptedModel([*commands("echo one"), *commands("echo two")])
@@ -139,7 +139,7 @@ async def test_files_are_copied_where_they_can_not_be_mounted(open_tree: Opener,
         assert second.startswith("made\nlater\n")
 
 
-async def test_an_empty_workspace_begins_with_the_files_of_the_image(
+async def test_empty_workspace_begins_with_the_files_of_the_image(
     open_tree: Opener, engine: StubEngine
 ) -> None:
     """File tools see them before a command ran; a workspace with files is left alone."""
@@ -177,7 +177,7 @@ async def test_what_a_killed_runtime_left_is_removed_before_the_next_container(
     assert len(engine.asked("ps")) == 1
 
 
-async def test_a_read_only_session_can_not_write_there(open_tree: Opener, engine: StubEngine) -> None:
+async def test_read_only_session_can_not_write_there(open_tree: Opener, engine: StubEngine) -> None:
     """Its container has the workspace read-only, whatever the spec says."""
     agents = {"default": AgentSpec(workspace_access="ro")}
     async with open_tree(ScriptedModel(commands("true")), agents=agents, sandbox=engine.spec()) as tree:

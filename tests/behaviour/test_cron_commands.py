@@ -100,7 +100,7 @@ async def test_jobs_of_a_tree_at_rest_are_read_and_not_changed(open_tree: Opener
         assert f"journal '{tree.tree_id}': no runtime has it open; continue it" in done.err
 
 
-async def test_a_job_id_of_several_trees_needs_the_tree(open_tree: Opener, tmp_path: Path) -> None:
+async def test_job_id_of_several_trees_needs_the_tree(open_tree: Opener, tmp_path: Path) -> None:
     """The list has the jobs of all trees; a command for one job names the trees that have it."""
     trees = []
     for text in ("wake up", "go to bed"):

@@ -86,7 +86,7 @@ UNCUT = ToolCall("c1", "read", {})
     "cut",
     [ToolCall("c2", "read", {}), ToolCall("c2", "read", {}, '{"pa'), ToolCall("c2", "read", {"path": "a"})],
 )
-async def test_a_call_that_the_limit_cut_says_so_first(open_tree: Opener, cut: ToolCall) -> None:
+async def test_call_that_the_limit_cut_says_so_first(open_tree: Opener, cut: ToolCall) -> None:
     """A missing parameter is what came of it; a whole call runs; an earlier one is just wrong."""
 
     def cut_once(request: ModelRequest) -> AssistantMessage:

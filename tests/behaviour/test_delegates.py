@@ -99,7 +99,7 @@ async def test_what_is_delegated_does_not_pass_a_child_that_does_not_name_it(ope
     assert not list(open_tree.workspace.glob("*.txt"))
 
 
-def test_a_delegate_that_no_tool_has_is_refused(tmp_path: Path) -> None:
+def test_delegate_that_no_tool_has_is_refused(tmp_path: Path) -> None:
     """As a tool of an agent is; the error names the agent and the nearest tool."""
     agents = {"default": AgentSpec(delegates=("wriet",))}
     with pytest.raises(ConfigError, match=r"agent 'default': no tool is named 'wriet'; did you mean 'write'"):

@@ -103,7 +103,7 @@ MERGED = {
     ],
 )
 @pytest.mark.filterwarnings("ignore::sessiontree.SchemaWarning")
-async def test_the_session_s_model_chooses_what_it_is_shown(
+async def test_session_s_model_chooses_what_it_is_shown(
     open_tree: Opener, model: str, shown: dict[str, Any]
 ) -> None:
     """By the name of the tree's model; what it was not shown is still asked of every call."""
@@ -117,7 +117,7 @@ async def test_the_session_s_model_chooses_what_it_is_shown(
 
 
 @pytest.mark.filterwarnings("ignore::sessiontree.SchemaWarning")
-async def test_an_agent_s_model_goes_before_the_tree_s(open_tree: Opener) -> None:
+async def test_agent_s_model_goes_before_the_tree_s(open_tree: Opener) -> None:
     """Each session is shown what its own model takes."""
     agents = {"other": AgentSpec(config=AgentConfig(model="openai:gpt-5"))}
     models = {"cheap": FunctionModel(parameters, "openai:gpt-5")}
@@ -129,7 +129,7 @@ async def test_an_agent_s_model_goes_before_the_tree_s(open_tree: Opener) -> Non
 
 
 @pytest.mark.covers("S25")
-async def test_a_schema_that_providers_refuse_is_warned_of(open_tree: Opener) -> None:
+async def test_schema_that_providers_refuse_is_warned_of(open_tree: Opener) -> None:
     """Once a tree, with the tool, the place and what to do instead; one without faults is not."""
     with pytest.warns(
         SchemaWarning, match=r"tool 'easel': the root: a union \(anyOf\); use one enum"
@@ -144,7 +144,7 @@ async def test_a_schema_that_providers_refuse_is_warned_of(open_tree: Opener) ->
 @pytest.mark.parametrize(
     "model", ["anthropic:claude-sonnet-5", "openai:gpt-5", "gemini:gemini-3", "mistral:large", "x"]
 )
-async def test_a_malformed_name_of_a_tool_does_not_break_the_conversation(
+async def test_malformed_name_of_a_tool_does_not_break_the_conversation(
     open_tree: Opener, model: str
 ) -> None:
     """Providers refuse a whole request that shows such a name again; the journal keeps what was said."""

@@ -253,7 +253,7 @@ def foretold_is_run() -> None:
 
 
 @pytest.mark.covers("STO16")
-def test_a_resume_runs_what_its_dry_run_says() -> None:
+def test_resume_runs_what_its_dry_run_says() -> None:
     """Calls, replies and unknown outcomes, also of programs and children."""
     foretold_is_run()
 
@@ -270,14 +270,14 @@ def _repeats_everything(state: SessionState, stimulus: stimuli.Stimulus) -> Any:
 
 
 @pytest.mark.parametrize("planted", [_recovers_nothing, _repeats_everything])
-def test_a_dry_run_of_other_rules_is_found(planted: React, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dry_run_of_other_rules_is_found(planted: React, monkeypatch: pytest.MonkeyPatch) -> None:
     """The property fails where the forecast is not the rules' own."""
     monkeypatch.setattr(dry_run, "react", planted)
     with pytest.raises(AssertionError, match=r"of \d+ facts"):
         foretold_is_run()
 
 
-async def test_a_dry_run_writes_nothing_and_says_what_is_known_of_costs(open_tree: Opener) -> None:
+async def test_dry_run_writes_nothing_and_says_what_is_known_of_costs(open_tree: Opener) -> None:
     """Of a fork, too: what had begun is unknown there. The price is that of the agent."""
     price = ModelPrice(input_per_million=1.0, output_per_million=10.0)
     launching = FunctionModel(lambda request: script_call("launch", text="moon"))
@@ -302,7 +302,7 @@ async def test_a_dry_run_writes_nothing_and_says_what_is_known_of_costs(open_tre
     assert (said.calls, said.most_usd) == ((), 0)
 
 
-def test_the_cost_of_a_question_is_known_where_its_size_and_price_are() -> None:
+def test_cost_of_a_question_is_known_where_its_size_and_price_are() -> None:
     """A conversation that no provider has counted has no known size."""
     state = make_initial_state(spec(), Limits())
     state.asking, state.turn = True, 2

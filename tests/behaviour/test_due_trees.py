@@ -81,7 +81,7 @@ def stored(tree: SessionTree) -> ScheduledTree:
 
 @pytest.mark.covers("S14")
 @pytest.mark.on_ray
-async def test_a_tree_at_rest_is_resumed_for_its_job(open_tree: Opener) -> None:
+async def test_tree_at_rest_is_resumed_for_its_job(open_tree: Opener) -> None:
     """The slot runs once, Main answers, the tree rests again; before and after it, nothing is opened."""
     tree = await left_with_a_job(open_tree, at="1s")
     slot_ms = find_next_ring(stored(tree).state)

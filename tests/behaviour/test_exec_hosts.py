@@ -27,7 +27,7 @@ def outside(tmp_path: Path) -> Path:
 
 @pytest.mark.covers("I37", "S51", "JOB9")
 @pytest.mark.parametrize("arguments", [{"host": "host"}, {"elevated": True}], ids=str)
-async def test_an_approved_command_leaves_the_confinement(
+async def test_approved_command_leaves_the_confinement(
     open_tree: Opener, outside: Path, arguments: dict[str, str | bool]
 ) -> None:
     """It is Elevated, writes outside the workspace, and has none of the program's keys."""
@@ -66,7 +66,7 @@ async def test_no_command_leaves_the_confinement_otherwise(
 
 
 @pytest.mark.covers("S51", "JOB9")
-async def test_an_agent_allows_its_children_no_host_that_those_above_have_not(open_tree: Opener) -> None:
+async def test_agent_allows_its_children_no_host_that_those_above_have_not(open_tree: Opener) -> None:
     """An agent's own setting widens nothing."""
     agents = {"default": AgentSpec(), "lax": HOST["default"]}
     async with open_tree(steps("done"), agents=agents, approvals="auto") as tree:
@@ -76,7 +76,7 @@ async def test_an_agent_allows_its_children_no_host_that_those_above_have_not(op
 
 
 @pytest.mark.covers("S51")
-async def test_an_unconfined_job_ends_with_its_session(open_tree: Opener) -> None:
+async def test_unconfined_job_ends_with_its_session(open_tree: Opener) -> None:
     """Also what it left in a session of its own, without a parent."""
     os.mkfifo(open_tree.workspace / "pipe")
     model = steps(

@@ -69,7 +69,7 @@ async def test_always_for_a_command_covers_its_shape(open_tree: Opener) -> None:
     assert list(open_tree.workspace.iterdir()) == []
 
 
-async def test_a_strict_agents_commands_stay_strict_below_it(open_tree: Opener) -> None:
+async def test_strict_agents_commands_stay_strict_below_it(open_tree: Opener) -> None:
     """The session learns what it may run; a child of a laxer agent is held to the same."""
     agents = {
         "default": AgentSpec(config=AgentConfig(exec_security="paranoid")),
@@ -90,7 +90,7 @@ async def test_a_strict_agents_commands_stay_strict_below_it(open_tree: Opener) 
 
 @pytest.mark.covers("S46")
 @pytest.mark.slow
-async def test_a_read_only_workspace_stays_so_below(open_tree: Opener) -> None:
+async def test_read_only_workspace_stays_so_below(open_tree: Opener) -> None:
     """No file tool that writes is shown or held, no command writes, and a laxer agent's child may no more."""
     agents = {
         "default": AgentSpec(config=AgentConfig(workspace_access="ro")),
@@ -124,7 +124,7 @@ async def test_a_read_only_workspace_stays_so_below(open_tree: Opener) -> None:
 
 
 @pytest.mark.covers("REL-L10")
-async def test_an_allowed_command_runs_as_what_was_allowed(open_tree: Opener) -> None:
+async def test_allowed_command_runs_as_what_was_allowed(open_tree: Opener) -> None:
     """REL-L9, REL-L10: not where a script was changed or a directory swapped since it was asked about."""
     workspace = open_tree.workspace
     (workspace / "a.sh").write_text("echo first >>said\n")

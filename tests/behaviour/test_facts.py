@@ -29,7 +29,7 @@ from tests.unit.tree.tree_invariant_oracle import check_invariants
 
 
 @pytest.mark.covers("REL-S38", "DUR7")
-async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: Opener) -> None:
+async def test_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: Opener) -> None:
     """REL-S38: evolving the tree's facts from nothing gives its state, receipt and invariants included."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
         await tree.main.send("go")
@@ -132,7 +132,7 @@ async def test_facts_are_plain_json_with_a_kind_and_a_version(open_tree: Opener)
 
 
 @pytest.mark.covers("REL-S43", "DUR4")
-async def test_an_intent_precedes_its_effect_and_a_result_the_next_question(open_tree: Opener) -> None:
+async def test_intent_precedes_its_effect_and_a_result_the_next_question(open_tree: Opener) -> None:
     """REL-S43: in every session, calls are intended before they run, resolved before the next turn."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
         await tree.main.send("go")
@@ -167,7 +167,7 @@ class _Frames:
 
 
 @pytest.mark.on_ray
-async def test_the_facts_so_far_become_rows_and_the_reader_goes_on(
+async def test_facts_so_far_become_rows_and_the_reader_goes_on(
     open_tree: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows are those after the number, also of facts that were read; a frame waits for nothing."""

@@ -37,7 +37,7 @@ def refused_after(count: int) -> FunctionModel:
 
 @pytest.mark.on_ray
 @pytest.mark.parametrize(("workers", "good"), [(40, 8), (200, 40)])
-async def test_a_provider_that_refuses_for_good_ends_a_fan_out(
+async def test_provider_that_refuses_for_good_ends_a_fan_out(
     open_tree: Opener, workers: int, good: int
 ) -> None:
     """The Workers in flight end; the rest is not started, and an error has the results of all."""
@@ -65,7 +65,7 @@ def costly(request: ModelRequest) -> AssistantMessage:
     return AssistantMessage((TextContent("fine"),), usage=Usage(0, 100))
 
 
-async def test_a_used_up_budget_ends_a_fan_out(open_tree: Opener) -> None:
+async def test_used_up_budget_ends_a_fan_out(open_tree: Opener) -> None:
     """The budget that the children share; one of its own that a child uses up is its own affair."""
     tasks = [str(number) for number in range(20)]
     async with open_tree(FunctionModel(costly)) as tree:

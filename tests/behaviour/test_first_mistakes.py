@@ -130,7 +130,7 @@ WRAPPED_WRONGLY: list[tuple[Callable[..., object], Any, str]] = [
 
 
 @pytest.mark.parametrize(("wrapper", "function", "words"), WRAPPED_WRONGLY)
-def test_a_function_in_the_wrong_wrapper_is_refused_at_once(
+def test_function_in_the_wrong_wrapper_is_refused_at_once(
     wrapper: Callable[..., object], function: Any, words: str
 ) -> None:
     """Not with the first turn."""
@@ -163,13 +163,13 @@ def for_workers() -> str:
     return "seen"
 
 
-def test_a_tool_that_reaches_nobody_is_warned_of(tmp_path: Path) -> None:
+def test_tool_that_reaches_nobody_is_warned_of(tmp_path: Path) -> None:
     """RGT2: what Main does not hold, nobody below it does."""
     with pytest.warns(PolicyWarning, match="'for_workers' is for worker alone and reaches nobody"):
         SessionTree(tmp_path, model=MODEL, tools=[for_workers])
 
 
-def test_a_misspelt_entry_of_a_policy_names_the_nearest(tmp_path: Path) -> None:
+def test_misspelt_entry_of_a_policy_names_the_nearest(tmp_path: Path) -> None:
     """The same function serves the owner's lists."""
     policy = tmp_path / "policy.json"
     policy.write_text('{"tools": {"deny": ["exce"]}}')
@@ -177,7 +177,7 @@ def test_a_misspelt_entry_of_a_policy_names_the_nearest(tmp_path: Path) -> None:
         SessionTree(tmp_path, model=MODEL, policy=policy)
 
 
-async def test_a_living_main_has_no_result_to_wait_for(open_tree: Opener) -> None:
+async def test_living_main_has_no_result_to_wait_for(open_tree: Opener) -> None:
     """It would wait for ever; what ended has a result, and what is being ended soon has one."""
     async with open_tree(MODEL) as tree:
         with pytest.raises(SessionError, match=r"main never completes by itself.*tree\.finish"):
@@ -218,7 +218,7 @@ async def test_for_and_with_say_what_to_write(open_tree: Opener) -> None:
             pass
 
 
-async def test_a_tree_that_is_not_there_says_how_to_list_those_that_are(open_tree: Opener) -> None:
+async def test_tree_that_is_not_there_says_how_to_list_those_that_are(open_tree: Opener) -> None:
     """What the error names exists."""
     async with open_tree(MODEL):
         pass
@@ -234,7 +234,7 @@ GIVES: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", GIVES)
-async def test_a_tool_that_returns_what_is_no_json_says_so(open_tree: Opener, name: str) -> None:
+async def test_tool_that_returns_what_is_no_json_says_so(open_tree: Opener, name: str) -> None:
     """A model would read the object's address otherwise."""
     made, words = GIVES[name]
 
@@ -262,7 +262,7 @@ async def test_what_has_an_obvious_text_is_json(open_tree: Opener) -> None:
         assert reply.output == {"path": "a/b", "day": "2026-01-02", "kind": "main", "set": [1, 2]}
 
 
-async def test_a_timeout_names_its_tool(open_tree: Opener) -> None:
+async def test_timeout_names_its_tool(open_tree: Opener) -> None:
     """Several tools may run at once."""
 
     @tool(tier=PermissionTier.READ_ONLY, timeout_s=0.03)
@@ -289,7 +289,7 @@ def slow_model(name: str, seconds: Iterable[float]) -> FunctionModel:
 
 
 @pytest.mark.slow
-async def test_a_model_that_blocks_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_model_that_blocks_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """On the local backend it holds up everybody: three Workers run one after another."""
     caplog.set_level(logging.WARNING, "sessiontree")
     async with Runtime(tmp_path / "state", backend="local") as runtime:

@@ -62,7 +62,7 @@ def launching(request: ModelRequest) -> Answer:
 
 
 @pytest.mark.on_ray
-async def test_a_fork_shares_the_first_facts_and_goes_its_own_way(open_tree: Opener) -> None:
+async def test_fork_shares_the_first_facts_and_goes_its_own_way(open_tree: Opener) -> None:
     """Both trees go on from the same conversation; neither knows of the other; the fork is one of its own."""
     async with open_tree(ECHO) as tree:
         await tree.main.send("one")
@@ -85,7 +85,7 @@ async def test_a_fork_shares_the_first_facts_and_goes_its_own_way(open_tree: Ope
         assert (await tree.main.send("three"))[:] == "heard three"
 
 
-async def test_a_fork_of_a_fork_replays_too(open_tree: Opener) -> None:
+async def test_fork_of_a_fork_replays_too(open_tree: Opener) -> None:
     """Each part of the facts was decided with the ids of its own tree; approvals show them."""
     async with open_tree(FunctionModel(launching), tools=TOOLS) as tree:
         sent = asyncio.ensure_future(tree.main.send("go"))
@@ -107,7 +107,7 @@ async def test_a_fork_of_a_fork_replays_too(open_tree: Opener) -> None:
     assert all(report.matches for report in reports), reports
 
 
-async def test_a_request_is_made_again_and_each_tree_has_its_own_answer(open_tree: Opener) -> None:
+async def test_request_is_made_again_and_each_tree_has_its_own_answer(open_tree: Opener) -> None:
     """The fork's request has another id and the whole time; an answer to one does not answer the other."""
     async with open_tree(FunctionModel(launching), tools=TOOLS) as tree:
         sent = asyncio.ensure_future(tree.main.send("go"))
@@ -135,9 +135,7 @@ async def test_a_request_is_made_again_and_each_tree_has_its_own_answer(open_tre
 
 
 @pytest.mark.covers("REL-S42")
-async def test_a_call_that_had_begun_is_unknown_and_not_repeated(
-    open_tree: Opener, board: Switchboard
-) -> None:
+async def test_call_that_had_begun_is_unknown_and_not_repeated(open_tree: Opener, board: Switchboard) -> None:
     """Not even if its tool may be repeated: the other tree runs it, and its result belongs there."""
     tool = Doing(board)
 
@@ -159,7 +157,7 @@ async def test_a_call_that_had_begun_is_unknown_and_not_repeated(
         assert tool.ended == ["through"]
 
 
-async def test_a_call_of_the_program_that_had_not_begun_is_skipped(open_tree: Opener) -> None:
+async def test_call_of_the_program_that_had_not_begun_is_skipped(open_tree: Opener) -> None:
     """Its caller is in the other tree, where it runs once."""
     async with open_tree(ECHO, tools=TOOLS) as tree:
         called = asyncio.ensure_future(tree.main.call("launch", {"text": "moon"}))
@@ -174,7 +172,7 @@ async def test_a_call_of_the_program_that_had_not_begun_is_skipped(open_tree: Op
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_the_program_is_asked_again_for_an_answer(open_tree: Opener) -> None:
+async def test_program_is_asked_again_for_an_answer(open_tree: Opener) -> None:
     """A ReadOnly call that the program answers has another id in the fork; each tree takes its own answer."""
 
     def reply(request: ModelRequest) -> Answer:
@@ -210,7 +208,7 @@ async def test_children_of_the_prefix_live_on_in_the_fork(open_tree: Opener) -> 
         assert "you?" not in [message.text for message in branch.history()]
 
 
-async def test_the_prefix_counts_against_the_budget(open_tree: Opener) -> None:
+async def test_prefix_counts_against_the_budget(open_tree: Opener) -> None:
     """What the shared facts used is used in the fork too; each tree pays for what follows by itself."""
     async with open_tree(ECHO, tools=TOOLS, budget=Budget(tool_calls=2, sessions=2)) as tree:
         await tree.main.spawn("worker", "one")
@@ -249,7 +247,7 @@ async def test_time_between_is_not_counted(open_tree: Opener) -> None:
         (1, "belongs together with the facts 1 to 2"),
     ],
 )
-async def test_a_fork_at_no_place_says_where(open_tree: Opener, at: int, words: str) -> None:
+async def test_fork_at_no_place_says_where(open_tree: Opener, at: int, words: str) -> None:
     """Nothing is written; the message names the facts there are, or the group's ends."""
     async with open_tree(ECHO) as tree:
         await tree.main.send("one")
@@ -281,7 +279,7 @@ async def test_every_place_is_a_fork_or_says_which_is(open_tree: Opener) -> None
 
 
 @pytest.mark.own_runtime
-async def test_a_tree_that_ended_is_forked_before_its_end(open_tree: Opener) -> None:
+async def test_tree_that_ended_is_forked_before_its_end(open_tree: Opener) -> None:
     """Of the end nothing could go on; the message says where it was."""
     async with open_tree(ECHO) as tree:
         await tree.main.send("one")

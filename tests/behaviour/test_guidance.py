@@ -111,7 +111,7 @@ def test_agents_md_that_can_not_be_used_is_left_out_and_named(
     assert ["is left out: " in message for message in caplog.messages] == [True] * 3
 
 
-def test_an_unknown_source_of_agents_md_is_refused(tmp_path: Path) -> None:
+def test_unknown_source_of_agents_md_is_refused(tmp_path: Path) -> None:
     """A typing error gets the nearest value."""
     opener = Opener("local", tmp_path, tmp_path / "state")
     with pytest.raises(

@@ -265,7 +265,7 @@ TYPED = {
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("name", TYPED)
-async def test_a_typed_result_reaches_the_parents_transcript_once(open_tree: Opener, name: str) -> None:
+async def test_typed_result_reaches_the_parents_transcript_once(open_tree: Opener, name: str) -> None:
     """What the message says besides its value is kept; the value is in ``output`` alone."""
     said, schema, summary = TYPED[name]
     given: dict[str, Any] = {} if schema is None else {"result_schema": schema}

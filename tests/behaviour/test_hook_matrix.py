@@ -90,7 +90,7 @@ async def test_every_misdeed_at_every_point_is_one_typed_failure(
 @only_local
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [each for each in POINTS if each not in (*CALL_POINTS, *TOLD_POINTS)])
-async def test_a_gigabyte_of_words_is_let_go_at_once(open_tree: Opener, point: HookPoint) -> None:
+async def test_gigabyte_of_words_is_let_go_at_once(open_tree: Opener, point: HookPoint) -> None:
     """Nothing copies it: the process never holds it twice."""
     rogue = Rogue(point, guards=True)
     rogue.bomb, rogue.timeout_s = HUGE, 60.0

@@ -67,7 +67,7 @@ async def misdone(
 @pytest.mark.parametrize("guards", [False, True], ids=["plain", "guard"])
 @pytest.mark.parametrize("kind", [Misbehaving, MisbehavingAsync])
 @pytest.mark.parametrize("point", CALL_POINTS)
-async def test_a_misbehaving_hook_is_one_typed_failure(
+async def test_misbehaving_hook_is_one_typed_failure(
     open_tree: Opener, point: CallPoint, kind: type[Misbehaving], guards: bool
 ) -> None:
     """Plain: the tool runs and its result is kept. A guard: not run before, nothing kept after."""
@@ -77,7 +77,7 @@ async def test_a_misbehaving_hook_is_one_typed_failure(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("point", "name"), GIGABYTES)
-async def test_a_gigabyte_is_let_go_at_once(open_tree: Opener, point: CallPoint, name: str) -> None:
+async def test_gigabyte_is_let_go_at_once(open_tree: Opener, point: CallPoint, name: str) -> None:
     """Nothing copies it: the process never holds it twice."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     await misdone(open_tree, point, [name], Misbehaving, guards=True)
@@ -89,7 +89,7 @@ async def test_a_gigabyte_is_let_go_at_once(open_tree: Opener, point: CallPoint,
 @pytest.mark.slow
 @pytest.mark.parametrize("guards", [False, True], ids=["plain", "guard"])
 @pytest.mark.parametrize("point", CALL_POINTS)
-async def test_a_hook_that_hangs_is_left_behind_and_not_begun_without_bound(
+async def test_hook_that_hangs_is_left_behind_and_not_begun_without_bound(
     open_tree: Opener, board: Switchboard, point: CallPoint, guards: bool
 ) -> None:
     """Its time-out is its failure; four runs may hang, after that it fails at once."""
@@ -112,7 +112,7 @@ async def test_a_hook_that_hangs_is_left_behind_and_not_begun_without_bound(
     assert "4 earlier runs" in reasons[-1]
 
 
-async def test_a_coroutine_that_ignores_its_cancellation_is_left_behind(
+async def test_coroutine_that_ignores_its_cancellation_is_left_behind(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """The call goes on without it."""

@@ -148,7 +148,7 @@ async def test_changes_that_do_not_fit_never_run(open_tree: Opener, guards: bool
 
 
 @pytest.mark.covers("REL-L53")
-async def test_a_call_from_the_program_passes_the_same_hooks(open_tree: Opener) -> None:
+async def test_call_from_the_program_passes_the_same_hooks(open_tree: Opener) -> None:
     """A blocked one raises."""
     async with open_tree(ScriptedModel(GO), tools=TOOLS, hooks=[Answering(BlockCall("not today"))]) as tree:
         with pytest.raises(PermissionDenied, match="not today"):
@@ -228,9 +228,7 @@ async def test_after_comes_once_for_calls_that_a_message_or_the_end_cuts_short(
         assert log.items() == ["sleeper aborted main {}", "launch denied main {'text': 'b'}"]
 
 
-async def test_a_call_is_stopped_while_hooks_are_asked_about_it(
-    open_tree: Opener, board: Switchboard
-) -> None:
+async def test_call_is_stopped_while_hooks_are_asked_about_it(open_tree: Opener, board: Switchboard) -> None:
     """The message ends the wait: the call is skipped, never runs, and its after comes once."""
     log, asking = Log(board), Held(board)
     hooks = [Watching(log), Pondering(asking)]
@@ -262,7 +260,7 @@ class Pondering(Hook):
 
 
 @pytest.mark.covers("I8", "Z1")
-async def test_the_journal_the_model_and_those_who_watch_get_the_rewritten_result(open_tree: Opener) -> None:
+async def test_journal_the_model_and_those_who_watch_get_the_rewritten_result(open_tree: Opener) -> None:
     """Start comes before the hooks, end after the rewriting; nobody sees what was there before."""
     async with open_tree(ScriptedModel(GO), tools=TOOLS, hooks=[Masking("one")]) as tree:
         reader = tree.progress()
@@ -279,7 +277,7 @@ async def test_the_journal_the_model_and_those_who_watch_get_the_rewritten_resul
         assert (await tree.main.call("append", {"text": "one more"})).text == "appended *** more"
 
 
-async def test_a_tree_is_not_taken_up_without_its_guards(open_tree: Opener) -> None:
+async def test_tree_is_not_taken_up_without_its_guards(open_tree: Opener) -> None:
     """What guarded it is named in its journal; other hooks may come and go."""
     tree = open_tree(ScriptedModel(GO), tools=TOOLS, hooks=[Masking("one"), Answering(None)])
     async with tree:
@@ -323,7 +321,7 @@ async def test_what_hooks_decided_is_not_decided_again_once_it_is_intended(
         (type("Slow", (Masking,), {"timeout_s": 0})("x"), "timeout_s"),
     ],
 )
-async def test_a_badly_declared_hook_is_refused_before_anything_starts(
+async def test_badly_declared_hook_is_refused_before_anything_starts(
     open_tree: Opener, hook: Hook, words: str
 ) -> None:
     """So are two of one name."""
@@ -347,7 +345,7 @@ class Lingering(Hook):
         return result
 
 
-async def test_a_result_on_its_way_past_the_hooks_is_not_taken_for_a_call_that_never_ran(
+async def test_result_on_its_way_past_the_hooks_is_not_taken_for_a_call_that_never_ran(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """A message that comes meanwhile stops nothing any more: what ran is kept as it ended."""
@@ -367,7 +365,7 @@ async def test_a_result_on_its_way_past_the_hooks_is_not_taken_for_a_call_that_n
 
 
 @pytest.mark.covers("I29")
-async def test_a_result_keeps_a_block_whatever_a_hook_leaves_of_it(open_tree: Opener) -> None:
+async def test_result_keeps_a_block_whatever_a_hook_leaves_of_it(open_tree: Opener) -> None:
     """In journal, transcript and question: what was emptied says so."""
 
     def reply(request: ModelRequest) -> Answer:

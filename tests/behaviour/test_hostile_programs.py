@@ -94,7 +94,7 @@ def _name_of(pid: int) -> str:
         return ""
 
 
-async def test_a_few_hostile_programs_harm_nobody(open_tree: Opener) -> None:
+async def test_few_hostile_programs_harm_nobody(open_tree: Opener) -> None:
     """One or more of each family, in one session."""
     await _try_all(open_tree, short_cases())
 

@@ -16,7 +16,7 @@ TOOLS = ["http_request", "read", "write"]
 @pytest.mark.covers("A8", "A36")
 @pytest.mark.slow
 @pytest.mark.on_ray
-async def test_a_branch_sends_and_a_worker_has_nothing_to_send_with(open_tree: Opener) -> None:
+async def test_branch_sends_and_a_worker_has_nothing_to_send_with(open_tree: Opener) -> None:
     """One request arrives, with its body; the Worker's call is refused and nothing arrives."""
     async with service() as there:
         call = script_call("http_request", url=f"{there.url}/a", json_body={"n": 1}, save_as="answer.txt")

@@ -61,7 +61,7 @@ class Hanging:
 
 @pytest.mark.covers("Z2", "STP15")
 @pytest.mark.on_ray
-async def test_a_hung_model_call_is_waited_for_no_more(open_tree: Opener, board: Switchboard) -> None:
+async def test_hung_model_call_is_waited_for_no_more(open_tree: Opener, board: Switchboard) -> None:
     """The waiting reply gets a typed error, the next message is answered, the late answer counts nothing."""
     hangs = Flag(board)
     async with open_tree(AsyncFunctionModel(Hanging(hangs))) as tree:
@@ -159,7 +159,7 @@ async def test_requests_are_withdrawn_and_nothing_wakes_the_session(open_tree: O
         assert effects(open_tree.workspace) == []
 
 
-async def test_a_session_that_rests_keeps_its_word_and_one_that_ended_is_closed(open_tree: Opener) -> None:
+async def test_session_that_rests_keeps_its_word_and_one_that_ended_is_closed(open_tree: Opener) -> None:
     """Interrupting what does nothing changes nothing, however often; an ended one can't be interrupted."""
     async with open_tree(FunctionModel(lambda request: f"word {request.turn}")) as tree:
         await tree.main.interrupt()
@@ -181,7 +181,7 @@ async def test_a_session_that_rests_keeps_its_word_and_one_that_ended_is_closed(
         await tree.cancel()
 
 
-async def test_an_interrupted_session_can_be_cancelled(open_tree: Opener, board: Switchboard) -> None:
+async def test_interrupted_session_can_be_cancelled(open_tree: Opener, board: Switchboard) -> None:
     """It ends at once, as it was asked to."""
     hangs = Flag(board)
     async with open_tree(AsyncFunctionModel(Hanging(hangs))) as tree:
@@ -192,7 +192,7 @@ async def test_an_interrupted_session_can_be_cancelled(open_tree: Opener, board:
         assert (line.status, line.forced) == (SessionStatus.CANCELLED, False)
 
 
-async def test_an_interrupt_outlives_the_process(open_tree: Opener, board: Switchboard) -> None:
+async def test_interrupt_outlives_the_process(open_tree: Opener, board: Switchboard) -> None:
     """Taken up again, the session still rests: nothing is repeated, and no model asked, before a message."""
     sleeper = Sleeper(board)
     tree = await open_tree(ScriptedModel([script_call("sleeper")]), tools=[sleeper]).start()
@@ -210,7 +210,7 @@ async def test_an_interrupt_outlives_the_process(open_tree: Opener, board: Switc
 
 
 @pytest.mark.slow
-async def test_a_call_that_does_not_heed_is_left_behind(open_tree: Opener, board: Switchboard) -> None:
+async def test_call_that_does_not_heed_is_left_behind(open_tree: Opener, board: Switchboard) -> None:
     """The interrupt returns all the same, after the patience that any cancelled call is given."""
     deaf = Deaf(board)
     async with open_tree(ScriptedModel([script_call("deaf"), "went on"]), tools=[deaf]) as tree:
@@ -222,7 +222,7 @@ async def test_a_call_that_does_not_heed_is_left_behind(open_tree: Opener, board
         await deaf.done.wait()
 
 
-async def test_a_steering_message_cuts_a_hung_model_call(open_tree: Opener, board: Switchboard) -> None:
+async def test_steering_message_cuts_a_hung_model_call(open_tree: Opener, board: Switchboard) -> None:
     """The next turn begins at once and hears both; both are answered by it."""
     hangs = Flag(board)
     async with open_tree(AsyncFunctionModel(Hanging(hangs))) as tree:

@@ -70,7 +70,7 @@ class Pay(Tool[Amount]):
     ids=["three different", "two identical", "different, then identical"],
 )
 @pytest.mark.parametrize("kind", ["branch", "worker"])
-async def test_an_always_invalid_child_is_stopped_and_its_parent_told(
+async def test_always_invalid_child_is_stopped_and_its_parent_told(
     open_tree: Opener, board: Switchboard, wrong: list[int], attempts: int, field: str, kind: str
 ) -> None:
     """REL-P21, REL-P24: at most 3 attempts (2 if identical), a typed fact here and at the parent."""
@@ -121,7 +121,7 @@ async def test_each_failure_goes_back_with_the_schema_and_the_failing_field(
         assert not await facts_of(tree, ToolGivenUp)
 
 
-async def test_a_valid_call_resets_the_count(open_tree: Opener, board: Switchboard) -> None:
+async def test_valid_call_resets_the_count(open_tree: Opener, board: Switchboard) -> None:
     """REL-P25: valid on attempt k is exactly one execution, and the next mistake is the first again."""
     counts = [10, 11, 1, 12, 13, 2]
     model = ScriptedModel([*(script_call("pay", count=count) for count in counts), "done"])
@@ -145,7 +145,7 @@ async def test_failures_within_one_reply_count_once(open_tree: Opener, board: Sw
         assert len(pay.paid) == 1
 
 
-async def test_the_next_message_gives_the_tool_back(open_tree: Opener, board: Switchboard) -> None:
+async def test_next_message_gives_the_tool_back(open_tree: Opener, board: Switchboard) -> None:
     """A tool that was given up is refused until the next incoming message, and no longer."""
 
     def reply(request: ModelRequest) -> str | ToolCall:
@@ -189,7 +189,7 @@ async def test_without_a_channel_mains_trouble_is_a_fact_and_nothing_fails(
         assert not await facts_of(tree, ChannelSaid)
 
 
-async def test_a_call_of_an_unknown_tool_costs_no_attempt(open_tree: Opener) -> None:
+async def test_call_of_an_unknown_tool_costs_no_attempt(open_tree: Opener) -> None:
     """An unknown name is an error that names what the session holds; nothing is given up."""
     model = ScriptedModel([script_call("dance"), script_call("launch", text="x"), "done"])
     async with open_tree(model, tools=TOOLS) as tree:

@@ -45,7 +45,7 @@ def pipe(open_tree: Opener) -> Path:
 
 @pytest.mark.covers("S6", "I36", "I39", "JOB2", "JOB5")
 @pytest.mark.on_ray
-async def test_a_job_is_written_to_and_its_end_wakes_its_session(open_tree: Opener) -> None:
+async def test_job_is_written_to_and_its_end_wakes_its_session(open_tree: Opener) -> None:
     """It goes on while nobody waits; its session stays on its host, says so, and hears of the end once."""
     model = steps(
         script_call("exec", command="read x; echo got $x; read y; echo bye $y", background=True),

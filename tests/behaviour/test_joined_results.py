@@ -54,7 +54,7 @@ async def let_end(tree: Any, lead: Lead, number: int) -> None:
 
 
 @pytest.mark.parametrize(("spawn", "most"), [({}, 3), ({"wait": "all"}, 3)], ids=["default", "all"])
-async def test_a_lead_with_eight_workers_is_asked_three_times(
+async def test_lead_with_eight_workers_is_asked_three_times(
     open_tree: Opener, board: Switchboard, spawn: dict[str, Any], most: int
 ) -> None:
     """Whether they end one by one or together: to start them, once they are started, and with all results."""
@@ -69,7 +69,7 @@ async def test_a_lead_with_eight_workers_is_asked_three_times(
     assert lead.asked.items()[-1] == CHILDREN
 
 
-async def test_a_message_brings_what_has_arrived(open_tree: Opener, board: Switchboard) -> None:
+async def test_message_brings_what_has_arrived(open_tree: Opener, board: Switchboard) -> None:
     """A parent that is spoken to is not kept waiting, and the rest still comes together."""
     lead = Lead(board)
     async with asyncio.timeout(PATIENCE_S), open_tree(lead) as tree:

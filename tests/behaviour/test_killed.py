@@ -31,7 +31,7 @@ POINTS = [
 @pytest.mark.own_runtime
 @pytest.mark.parametrize("variant", BACKENDS, indirect=True)
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point[0]} {point[1]}")
-async def test_a_killed_process_leaves_a_tree_that_comes_to_its_end(
+async def test_killed_process_leaves_a_tree_that_comes_to_its_end(
     open_tree: Opener, board: Switchboard, point: tuple[str, int]
 ) -> None:
     """REL-S40, REL-S42: SIGKILL at any point; resumed elsewhere, every effect happened at most once."""

@@ -16,7 +16,7 @@ DEAF = "trap '' TERM; python3 -c 'import signal; signal.signal(15, 1); signal.pa
 
 
 @pytest.mark.on_ray
-async def test_a_receipt_counts_the_commands_that_were_ended_by_force(open_tree: Opener) -> None:
+async def test_receipt_counts_the_commands_that_were_ended_by_force(open_tree: Opener) -> None:
     """A command that ignores its end outlives the grace, not the session; others' receipts are clean."""
     mark = f"stubborn-{uuid.uuid4().hex}"
     command = DEAF.format(mark=mark)

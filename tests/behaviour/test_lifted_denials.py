@@ -30,7 +30,7 @@ def launch() -> str:
 
 
 @pytest.mark.covers("APP11")
-async def test_a_denial_binds_until_it_is_lifted(open_tree: Opener) -> None:
+async def test_denial_binds_until_it_is_lifted(open_tree: Opener) -> None:
     """The repeated call is refused without a question, then asked about again, also after a resume."""
     answers = [False, True]
     requests: list[ApprovalRequest] = []
@@ -65,7 +65,7 @@ async def test_a_denial_binds_until_it_is_lifted(open_tree: Opener) -> None:
         ((), "allow? [y]es once, [n]o, for good, [l]ater: "),
     ],
 )
-def test_the_question_says_how_far_an_answer_goes(covers: tuple[str, ...] | None, said: str) -> None:
+def test_question_says_how_far_an_answer_goes(covers: tuple[str, ...] | None, said: str) -> None:
     """*Always* says what it covers, and no says that it lasts."""
     assert format_question(shown(covers)) == said
 
@@ -77,7 +77,7 @@ async def test_later_leaves_the_request_open() -> None:
     assert "sessiontree approvals --approve r1" in screen.getvalue()
 
 
-async def test_an_always_that_covers_nothing_is_no_yes() -> None:
+async def test_always_that_covers_nothing_is_no_yes() -> None:
     """The terminal says so, and asks again."""
     screen = io.StringIO()
     answer = await TerminalChannel(io.StringIO("a\nalways\nn\n"), screen).ask(shown(()))
@@ -88,7 +88,7 @@ async def test_an_always_that_covers_nothing_is_no_yes() -> None:
     assert answer == ApprovalAnswer(approve=True, always=True)
 
 
-async def test_a_tree_waits_for_whoever_is_asked_later(open_tree: Opener) -> None:
+async def test_tree_waits_for_whoever_is_asked_later(open_tree: Opener) -> None:
     """The call goes on by the answer that another one gives."""
     channel = TerminalChannel(io.StringIO("later\n"), io.StringIO())
     async with open_tree(

@@ -15,7 +15,7 @@ from tests.behaviour.tree_fixtures import Opener
 @pytest.mark.covers("S15")
 @pytest.mark.slow
 @pytest.mark.on_ray
-async def test_the_nodes_of_a_runtime_are_listed(open_tree: Opener) -> None:
+async def test_nodes_of_a_runtime_are_listed(open_tree: Opener) -> None:
     """One is alive and is where the session is; a Worker's call is refused."""
     script: list[Answer] = [script_call("nodes", action="status"), "done"]
     agents = {"default": AgentSpec(tools=["nodes"])}

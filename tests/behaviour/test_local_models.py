@@ -14,7 +14,7 @@ from tests.behaviour.tree_fixtures import Opener
 
 
 @pytest.mark.covers("A33")
-async def test_a_model_beside_an_open_tree_travels(open_tree: Opener) -> None:
+async def test_model_beside_an_open_tree_travels(open_tree: Opener) -> None:
     """Pydantic keeps the variables around a model; one of them may be a tree, a lock, or a connection."""
     lock = threading.RLock()
     async with open_tree(ScriptedModel(["x"])) as tree:

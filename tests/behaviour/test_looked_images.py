@@ -57,7 +57,7 @@ def answer(request: ModelRequest) -> Answer:
 @pytest.mark.covers("S16", "Z4")
 @pytest.mark.slow
 @pytest.mark.on_ray
-async def test_a_model_that_sees_is_shown_the_pixels_alone(open_tree: Opener) -> None:
+async def test_model_that_sees_is_shown_the_pixels_alone(open_tree: Opener) -> None:
     """The picture, turned upright, without what was written into its file; the question is in the text."""
     picture = Image.new("RGB", (40, 20), (0, 200, 0))
     exif = picture.getexif()
@@ -74,7 +74,7 @@ async def test_a_model_that_sees_is_shown_the_pixels_alone(open_tree: Opener) ->
     assert pixel[1] > 150 > 60 > max(pixel[0], pixel[2])
 
 
-async def test_a_model_that_reads_only_text_gets_the_facts(open_tree: Opener) -> None:
+async def test_model_that_reads_only_text_gets_the_facts(open_tree: Opener) -> None:
     """Format, size and colours, and a note that the image was left out."""
     (open_tree.workspace / "a.jpg").write_bytes(saved(Image.new("RGB", (40, 20), (0, 0, 255)), "PNG"))
     agents = {"default": AgentSpec(tools=["image"], images=None)}
@@ -112,7 +112,7 @@ async def look_later(request: ModelRequest) -> Answer:
 @pytest.mark.slow
 @pytest.mark.on_ray
 @pytest.mark.parametrize("model", [AsyncFunctionModel(look_later), FunctionModel(look_again)])
-async def test_the_images_of_a_conversation_fit_its_model(open_tree: Opener, model: Model) -> None:
+async def test_images_of_a_conversation_fit_its_model(open_tree: Opener, model: Model) -> None:
     """Each request has the newest picture, and all of them use at most half of the context; texts stay."""
     (open_tree.workspace / "a.png").write_bytes(saved(Image.new("RGB", (1200, 1200), (0, 200, 0)), "PNG"))
     agents = {"default": AgentSpec(tools=["image"], context_tokens=8_000)}
@@ -157,7 +157,7 @@ def report_look(request: ModelRequest) -> Answer:
     [AsyncFunctionModel(see_later, name="seer"), FunctionModel(see, name="seer")],
     ids=["waits", "instant"],
 )
-async def test_an_image_model_is_asked_and_charged(open_tree: Opener, seer: Model) -> None:
+async def test_image_model_is_asked_and_charged(open_tree: Opener, seer: Model) -> None:
     """It sees clean pictures and the question alone; its words are untrusted; its usage is the session's."""
     picture = Image.new("RGB", (40, 20), (0, 200, 0))
     exif = picture.getexif()
@@ -255,7 +255,7 @@ def divide(request: ModelRequest) -> Answer:
     ],
     ids=["fails", "says nothing", "raises"],
 )
-async def test_a_failing_image_model_is_named(open_tree: Opener, seer: Model, reason: str) -> None:
+async def test_failing_image_model_is_named(open_tree: Opener, seer: Model, reason: str) -> None:
     """The call fails, and the session goes on."""
     async with open_tree(FunctionModel(ask_twice), models={"seer": seer}, **TWICE) as tree:
         said = await tree.main.send("go")
@@ -265,7 +265,7 @@ async def test_a_failing_image_model_is_named(open_tree: Opener, seer: Model, re
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", BACKENDS, indirect=True)
-async def test_an_interruption_ends_the_question(open_tree: Opener) -> None:
+async def test_interruption_ends_the_question(open_tree: Opener) -> None:
     """The gateway asks no more, nothing is kept or charged, and the next question is a new one.
 
     Local alone: the model reports to the test by events of this process.
@@ -298,7 +298,7 @@ async def test_an_interruption_ends_the_question(open_tree: Opener) -> None:
         assert "blue" in await tree.main.send("go")
 
 
-async def test_an_image_model_must_be_known_and_see(open_tree: Opener) -> None:
+async def test_image_model_must_be_known_and_see(open_tree: Opener) -> None:
     """The tree is refused before anything is asked; without an image model no session holds the handle."""
     blind = FunctionModel(see, name="blind")
     vars(blind)["reads_images"] = False

@@ -65,7 +65,7 @@ def opened(place: Path, backend: BackendName, runtime: Runtime | None = None) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_tree_of_an_ended_loop_says_so(tmp_path: Path, backend: BackendName) -> None:
+def test_tree_of_an_ended_loop_says_so(tmp_path: Path, backend: BackendName) -> None:
     """Whatever it is asked, at once and with what to do; closing it works, and then it can be taken up."""
     tree = opened(tmp_path, backend)
     main = None
@@ -92,7 +92,7 @@ def test_a_tree_of_an_ended_loop_says_so(tmp_path: Path, backend: BackendName) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_handle_kept_over_the_loops_end_says_so(tmp_path: Path, backend: BackendName) -> None:
+def test_handle_kept_over_the_loops_end_says_so(tmp_path: Path, backend: BackendName) -> None:
     """One that was made while all was well, too."""
     tree = opened(tmp_path, backend)
 
@@ -106,7 +106,7 @@ def test_a_handle_kept_over_the_loops_end_says_so(tmp_path: Path, backend: Backe
 
 
 @pytest.mark.slow
-def test_a_local_runtime_of_an_ended_loop_says_so(tmp_path: Path) -> None:
+def test_local_runtime_of_an_ended_loop_says_so(tmp_path: Path) -> None:
     """A runtime is used by one loop; another tree in another loop is refused at once, and closing works."""
     runtime = Runtime(tmp_path / "state", backend="local")
     tree = opened(tmp_path, "local", runtime)

@@ -30,7 +30,7 @@ TIERS: tuple[TierLabel, ...] = get_args(TierLabel)
 
 @pytest.mark.parametrize("most", TIERS)
 @pytest.mark.parametrize("kind", list(SessionKind))
-def test_a_session_holds_nothing_above_it(most: TierLabel, kind: SessionKind) -> None:
+def test_session_holds_nothing_above_it(most: TierLabel, kind: SessionKind) -> None:
     """Every tool, whatever lists and profiles allow; below it nothing is removed."""
     everything = ToolPolicy(allow=("*",))
     wide = CompiledPolicy(CATALOG, PolicyConfig(tools=everything)).decide(Standing(kind, is_owner=True))
@@ -54,7 +54,7 @@ class Rising(Look):
 
 
 @pytest.mark.on_ray
-async def test_a_call_above_it_is_refused_and_nobody_is_asked(open_tree: Opener) -> None:
+async def test_call_above_it_is_refused_and_nobody_is_asked(open_tree: Opener) -> None:
     """Also if the tool says so only when it sees the arguments, in a child, and in a program."""
 
     def reply(request: ModelRequest) -> Any:

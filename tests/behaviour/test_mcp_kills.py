@@ -112,7 +112,7 @@ async def test_kills_between_questions_and_answers_lose_nothing(open_tree: Opene
 
 @pytest.mark.long
 @pytest.mark.parametrize("variant", BACKENDS, indirect=True)
-async def test_a_server_that_forgets_its_state_ends_the_call(open_tree: Opener, tmp_path: Path) -> None:
+async def test_server_that_forgets_its_state_ends_the_call(open_tree: Opener, tmp_path: Path) -> None:
     """It refuses what another process of it gave; the call ends with its error, and nothing is booked."""
     options = asking_options(tmp_path, "forgetful")
     await accept(open_tree.state_dir, **options["mcp"])

@@ -27,7 +27,7 @@ def fix(tool: str, **arguments: Any) -> Any:
 
 
 @pytest.mark.covers("A41")
-async def test_a_worker_uses_what_the_owner_lowered(open_tree: Opener, tmp_path: Path) -> None:
+async def test_worker_uses_what_the_owner_lowered(open_tree: Opener, tmp_path: Path) -> None:
     """Results are marked text, structured content, images and links; an error of the server is the tool's."""
     server = fixture_server(tmp_path, tiers=READING)
     await accept(pin_place(open_tree), fix=server)
@@ -53,7 +53,7 @@ async def test_a_worker_uses_what_the_owner_lowered(open_tree: Opener, tmp_path:
 
 
 @pytest.mark.covers("A41")
-async def test_a_tool_is_elevated_until_the_owner_lowers_it(open_tree: Opener, tmp_path: Path) -> None:
+async def test_tool_is_elevated_until_the_owner_lowers_it(open_tree: Opener, tmp_path: Path) -> None:
     """A Branch's call climbs as a request, and runs once it is approved."""
     server = fixture_server(tmp_path)
     await accept(pin_place(open_tree), fix=server)
@@ -75,7 +75,7 @@ async def test_a_tool_is_elevated_until_the_owner_lowers_it(open_tree: Opener, t
         assert notes(tmp_path) == ["add 1 2"]
 
 
-async def test_a_loss_ends_calls_typed_and_the_server_starts_again(open_tree: Opener, tmp_path: Path) -> None:
+async def test_loss_ends_calls_typed_and_the_server_starts_again(open_tree: Opener, tmp_path: Path) -> None:
     """A call that was cut says that its outcome is unknown; a time-out ends one call and not the server."""
     tiers = {**READING, "crash": "workspace"}
     server = fixture_server(tmp_path, tiers=tiers)
@@ -124,7 +124,7 @@ async def test_input_of_a_server_climbs_like_a_question(open_tree: Opener, tmp_p
 
 
 @pytest.mark.covers("A41")
-async def test_a_changed_tool_is_refused_by_name(open_tree: Opener, tmp_path: Path) -> None:
+async def test_changed_tool_is_refused_by_name(open_tree: Opener, tmp_path: Path) -> None:
     """The call is refused, the others go on; a changed configuration leaves all its tools out."""
     server = fixture_server(tmp_path, tiers=READING)
     await accept(pin_place(open_tree), fix=server)

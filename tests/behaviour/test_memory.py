@@ -70,7 +70,7 @@ async def run(parent: SessionHandle, kind: Any, steps: list[dict[str, Any]]) -> 
 
 @pytest.mark.covers("A19", "MEM3")
 @pytest.mark.slow
-async def test_a_session_finds_its_own_and_what_those_above_it_stored(open_tree: Opener) -> None:
+async def test_session_finds_its_own_and_what_those_above_it_stored(open_tree: Opener) -> None:
     """Neither siblings nor parents see what a branch stored; its children do, Workers too."""
     async with open_tree(MODEL) as tree:
         await tree.main.call("memory_store", {"text": "the sky is up"})
@@ -111,7 +111,7 @@ async def test_later_trees_find_what_a_finished_one_left(open_tree: Opener, tmp_
 
 @pytest.mark.slow
 @pytest.mark.own_runtime
-async def test_a_tree_that_finished_without_memory_left_what_it_stored(open_tree: Opener) -> None:
+async def test_tree_that_finished_without_memory_left_what_it_stored(open_tree: Opener) -> None:
     """Who opens the store next asks the journal which of its trees have finished since."""
     async with open_tree(MODEL) as tree:
         await tree.main.call("memory_store", {"text": "the sky is up"})
@@ -155,7 +155,7 @@ async def test_sessions_that_store_at_once_lose_and_double_nothing(open_tree: Op
 
 
 @pytest.mark.slow
-async def test_a_tree_cancelled_while_it_stores_leaves_memory_at_work(
+async def test_tree_cancelled_while_it_stores_leaves_memory_at_work(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """Whatever was under way is there or not; others store and find."""
@@ -172,7 +172,7 @@ async def test_a_tree_cancelled_while_it_stores_leaves_memory_at_work(
 
 
 @pytest.mark.own_runtime
-async def test_a_memory_that_can_not_be_opened_is_a_tools_error(open_tree: Opener, tmp_path: Path) -> None:
+async def test_memory_that_can_not_be_opened_is_a_tools_error(open_tree: Opener, tmp_path: Path) -> None:
     """The model learns why, and the tree goes on; so is the program that calls."""
     place = tmp_path / "a-file"
     place.write_text("no directory")
@@ -192,7 +192,7 @@ async def test_a_memory_that_can_not_be_opened_is_a_tools_error(open_tree: Opene
 
 
 @pytest.mark.own_runtime
-async def test_a_store_at_another_place_is_hidden_as_the_state_directory_is(open_tree: Opener) -> None:
+async def test_store_at_another_place_is_hidden_as_the_state_directory_is(open_tree: Opener) -> None:
     """Tools can't read it beneath the workspace, or the tree is refused before anything is started."""
     place = open_tree.workspace / "kept" / "memory"
     tree = open_tree(MODEL, memory=MemorySettings(uri=str(place)))

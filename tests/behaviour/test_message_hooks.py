@@ -98,7 +98,7 @@ async def test_each_hook_sees_what_the_ones_before_it_left(
 
 
 @pytest.mark.on_ray
-async def test_a_reply_that_is_blocked_is_never_kept(open_tree: Opener) -> None:
+async def test_reply_that_is_blocked_is_never_kept(open_tree: Opener) -> None:
     """Words that say so stand in its place, for the model as well; the session goes on."""
     model = ScriptedModel(["the code is tartan", "never mind"])
     async with open_tree(model, hooks=[Marking("m", forbids="tartan")]) as tree:
@@ -110,7 +110,7 @@ async def test_a_reply_that_is_blocked_is_never_kept(open_tree: Opener) -> None:
     assert "the code is" not in kept
 
 
-async def test_a_result_is_read_from_what_hooks_left_of_the_words(open_tree: Opener) -> None:
+async def test_result_is_read_from_what_hooks_left_of_the_words(open_tree: Opener) -> None:
     """What they take away is gone from summary and parent; a typed result is validated afterwards."""
     model = ScriptedModel({"main/w1": ["found"], "main/w2": ["3"] * 3})
     async with open_tree(model, hooks=[Marking("m")]) as tree:
@@ -174,7 +174,7 @@ async def test_all_keeps_its_order_behind_a_message_that_hooks_ponder(
 
 
 @only_local
-async def test_the_word_to_stop_does_not_wait_behind_a_message(open_tree: Opener, board: Switchboard) -> None:
+async def test_word_to_stop_does_not_wait_behind_a_message(open_tree: Opener, board: Switchboard) -> None:
     """The message it overtakes is never kept, and its sender learns that the session has ended."""
     held = Held(board)
     async with open_tree(FunctionModel(echo), hooks=[Reading(held)]) as tree:
@@ -191,7 +191,7 @@ async def test_the_word_to_stop_does_not_wait_behind_a_message(open_tree: Opener
 
 @only_local
 @pytest.mark.own_runtime
-async def test_a_message_that_is_lost_with_its_host_is_heard_once(
+async def test_message_that_is_lost_with_its_host_is_heard_once(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """Nothing of it was kept: the next host's hooks are asked about it again."""
@@ -209,7 +209,7 @@ async def test_a_message_that_is_lost_with_its_host_is_heard_once(
 
 
 @only_local
-async def test_a_replay_runs_no_hook(open_tree: Opener) -> None:
+async def test_replay_runs_no_hook(open_tree: Opener) -> None:
     """What hooks made of messages is read from the journal: other hooks change nothing of it."""
     opener = open_tree.elsewhere("replayed")
     async with opener(FunctionModel(echo), hooks=[Marking("m")]) as tree:

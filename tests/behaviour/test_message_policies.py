@@ -137,7 +137,7 @@ async def test_lines_of_sessions_below_reach_the_channel_within_bounds(open_tree
         assert below.empty()
 
 
-async def test_a_message_passes_a_branch_whose_approver_hears_none(open_tree: Opener) -> None:
+async def test_message_passes_a_branch_whose_approver_hears_none(open_tree: Opener) -> None:
     """A function that answers requests is a channel for these alone; words go to the person above."""
     channel = QueueChannel()
     async with asyncio.timeout(PATIENCE_S), open_tree(MODEL, channel=channel) as tree:

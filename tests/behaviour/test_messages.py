@@ -72,7 +72,7 @@ async def test_messages_are_answered_in_the_order_they_were_sent(
 
 
 @pytest.mark.covers("ORD3")
-async def test_a_follow_up_waits_for_the_end_of_the_turn(open_tree: Opener, board: Switchboard) -> None:
+async def test_follow_up_waits_for_the_end_of_the_turn(open_tree: Opener, board: Switchboard) -> None:
     """A running tool is left alone; the message comes after its result."""
     held = Held(board)
     async with open_tree(ScriptedModel([script_call("held"), "slept", "then"]), tools=[held]) as tree:
@@ -90,7 +90,7 @@ async def test_a_follow_up_waits_for_the_end_of_the_turn(open_tree: Opener, boar
 
 @pytest.mark.covers("I20")
 @pytest.mark.on_ray
-async def test_a_steering_message_stops_running_tools_and_forces_the_next_turn(
+async def test_steering_message_stops_running_tools_and_forces_the_next_turn(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """The running call is aborted, the one that has its result keeps it, and the model hears at once."""
@@ -116,7 +116,7 @@ async def test_a_steering_message_stops_running_tools_and_forces_the_next_turn(
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_a_steering_message_cuts_the_models_turn_short(open_tree: Opener, board: Switchboard) -> None:
+async def test_steering_message_cuts_the_models_turn_short(open_tree: Opener, board: Switchboard) -> None:
     """What the model said without having read the message is no part of the conversation."""
     turns, asked = Turnstile(board), Flag(board)
 
@@ -198,7 +198,7 @@ class Streaming:
 
 
 @pytest.mark.covers("I33")
-async def test_a_reply_can_be_read_while_it_is_written(open_tree: Opener) -> None:
+async def test_reply_can_be_read_while_it_is_written(open_tree: Opener) -> None:
     """Iterating over a sent message gives its pieces; awaiting it gives the whole."""
     async with open_tree(Streaming()) as tree:
         for turn in (1, 2):

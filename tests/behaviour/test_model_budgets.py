@@ -69,7 +69,7 @@ async def ask_many(tree: SessionTree, many: int) -> Usage:
 
 @pytest.mark.parametrize("name", ["openai:gpt-5", "anthropic:claude-sonnet-5"])
 @pytest.mark.on_ray
-async def test_a_budget_in_tokens_holds(open_tree: Opener, name: str) -> None:
+async def test_budget_in_tokens_holds(open_tree: Opener, name: str) -> None:
     """Sessions that ask at once use no token beyond the budget; the sums are the provider's."""
     many = MANY[open_tree.backend]
     budget = Budget(tokens=many * 2_500)
@@ -84,7 +84,7 @@ async def test_a_budget_in_tokens_holds(open_tree: Opener, name: str) -> None:
 
 
 @pytest.mark.covers("LIM11")
-async def test_a_budget_in_usd_holds(open_tree: Opener) -> None:
+async def test_budget_in_usd_holds(open_tree: Opener) -> None:
     """Sessions that ask at once cost no more than the budget, at the price that was given for the model."""
     many = MANY[open_tree.backend]
     budget = Budget(cost_usd=many * 0.11)
@@ -96,7 +96,7 @@ async def test_a_budget_in_usd_holds(open_tree: Opener) -> None:
         assert used.unpriced_tokens == 0
 
 
-async def test_an_unknown_price_is_said_before_the_first_question(open_tree: Opener) -> None:
+async def test_unknown_price_is_said_before_the_first_question(open_tree: Opener) -> None:
     """A budget in USD needs a price: the tree's is refused at once, a child's before anything is asked."""
     async with FakeProvider() as fake:
         model = served(fake, price=None)
@@ -114,7 +114,7 @@ async def test_an_unknown_price_is_said_before_the_first_question(open_tree: Ope
             assert tree.usage().unpriced_tokens == tree.usage().tokens > 0
 
 
-async def test_a_question_that_nothing_pays_for_is_not_asked(open_tree: Opener) -> None:
+async def test_question_that_nothing_pays_for_is_not_asked(open_tree: Opener) -> None:
     """The sender reads how much is left; the provider is not asked."""
     async with FakeProvider() as fake, open_tree(served(fake), budget=Budget(tokens=200)) as tree:
         with pytest.raises(SessionFailed, match=r"budget\.tokens of 'main' has 200 left"):
@@ -158,7 +158,7 @@ def with_writer(fake: FakeProvider, **settings: Any) -> dict[str, Any]:
     }
 
 
-async def test_a_summary_costs_what_the_compaction_model_costs(open_tree: Opener) -> None:
+async def test_summary_costs_what_the_compaction_model_costs(open_tree: Opener) -> None:
     """Its tokens count for session and tree, at its own price; it sees calls and tools in its own form."""
     bills = Bills()
     async with FakeProvider(bills) as fake:
@@ -182,7 +182,7 @@ async def test_a_summary_costs_what_the_compaction_model_costs(open_tree: Opener
         )
 
 
-async def test_a_budget_that_pays_no_summary_ends_the_run_and_keeps_the_conversation(
+async def test_budget_that_pays_no_summary_ends_the_run_and_keeps_the_conversation(
     open_tree: Opener,
 ) -> None:
     """Neither model is asked; the sender reads what is left; with more to spend the session would go on."""
@@ -204,7 +204,7 @@ async def test_a_budget_that_pays_no_summary_ends_the_run_and_keeps_the_conversa
         assert "claude-haiku-4-5" not in bills.asked
 
 
-async def test_an_unknown_price_of_the_compaction_model_is_said(open_tree: Opener) -> None:
+async def test_unknown_price_of_the_compaction_model_is_said(open_tree: Opener) -> None:
     """A budget in USD needs its price too: the tree's is refused, a child falls back to its model."""
     async with FakeProvider() as fake:
         settings = with_writer(fake, models={"cheap": served(fake, "openai:gpt-small", None)})

@@ -27,7 +27,7 @@ HOLDING = "exec 3>pipe; echo begun >&3; (setsid sleep 1000 &) ; echo up; exec >&
 @pytest.mark.covers("S15", "S52", "JOB9", "JOB10")
 @pytest.mark.slow
 @pytest.mark.on_ray
-async def test_an_approved_command_runs_on_a_node(open_tree: Opener, tmp_path: Path) -> None:
+async def test_approved_command_runs_on_a_node(open_tree: Opener, tmp_path: Path) -> None:
     """In the workspace if it is there, as says the result; without the program's keys; also as a job."""
     outside = tmp_path / "outside"
     os.mkfifo(open_tree.workspace / "pipe")
@@ -63,7 +63,7 @@ STRICT = {**NODE, "strict": AgentSpec()}
 
 
 @pytest.mark.covers("S52", "JOB10")
-async def test_a_call_that_cannot_run_on_a_node_asks_nobody(open_tree: Opener) -> None:
+async def test_call_that_cannot_run_on_a_node_asks_nobody(open_tree: Opener) -> None:
     """It says what the owner can set, or which nodes there are."""
     async with open_tree(steps("done"), agents=STRICT, approvals="auto") as tree:
         branch = await tree.main.spawn("branch", "work", agent="strict")

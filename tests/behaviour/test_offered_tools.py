@@ -47,7 +47,7 @@ def replying(*replies: Any) -> FunctionModel:
 
 
 @pytest.mark.on_ray
-async def test_a_model_is_offered_programs_and_a_search(open_tree: Opener) -> None:
+async def test_model_is_offered_programs_and_a_search(open_tree: Opener) -> None:
     """What the search finds, a program may call; the list of tools takes a fifth of the characters."""
     (open_tree.workspace / "a.txt").write_text("one\n")
     async with open_tree(replying(), policy=CODING) as tree:
@@ -73,7 +73,7 @@ async def test_a_model_is_offered_programs_and_a_search(open_tree: Opener) -> No
     }
 
 
-async def test_a_tool_that_is_not_offered_is_called_as_any_other(open_tree: Opener) -> None:
+async def test_tool_that_is_not_offered_is_called_as_any_other(open_tree: Opener) -> None:
     """Directly, without a program: what the session holds runs by its tier, and what it lacks is denied."""
     policy = PolicyConfig(tools=ToolPolicy(deny=("exec",)))
     model = replying(
@@ -93,7 +93,7 @@ async def test_a_tool_that_is_not_offered_is_called_as_any_other(open_tree: Open
         assert [text for _, text in effects(open_tree.workspace)] == ["held"]
 
 
-async def test_a_search_finds_no_tool_that_the_session_lacks(open_tree: Opener) -> None:
+async def test_search_finds_no_tool_that_the_session_lacks(open_tree: Opener) -> None:
     """Not for a Worker, not what a list removes; the tools of the program are found, too."""
 
     @tool(tier=PermissionTier.READ_ONLY, kinds=list(SessionKind))
@@ -125,7 +125,7 @@ async def test_a_search_finds_no_tool_that_the_session_lacks(open_tree: Opener) 
         assert "search with others" in (await tree.main.call("tool_search", {"query": "zzz"})).text
 
 
-def test_a_list_of_tools_without_the_means_is_refused() -> None:
+def test_list_of_tools_without_the_means_is_refused() -> None:
     """The error says which names to add."""
     with pytest.raises(ConfigError, match="'program' and 'tool_search' in tools"):
         AgentSpec(tools=["read"], tools_offered="program")

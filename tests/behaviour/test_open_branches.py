@@ -28,7 +28,7 @@ async def rested(tree: SessionTree, session: str) -> None:
     await until(tree, ResultHeld, where=lambda fact: fact.session == session)
 
 
-async def test_the_hierarchy_everyone_writes_first(open_tree: Opener) -> None:
+async def test_hierarchy_everyone_writes_first(open_tree: Opener) -> None:
     """Spawn a Branch, let it rest, map over it: it works every time; its result comes when it is asked."""
     async with open_tree(MODEL, tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "Compare the parsers")
@@ -50,7 +50,7 @@ async def test_the_hierarchy_everyone_writes_first(open_tree: Opener) -> None:
 
 
 @pytest.mark.on_ray
-async def test_a_result_asked_early_ends_it_at_once(open_tree: Opener) -> None:
+async def test_result_asked_early_ends_it_at_once(open_tree: Opener) -> None:
     """Whoever waits already gets it with the final message; asking twice is asking once."""
     async with open_tree(MODEL) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -59,7 +59,7 @@ async def test_a_result_asked_early_ends_it_at_once(open_tree: Opener) -> None:
         assert first.summary == "done"
 
 
-async def test_a_result_of_what_is_above_ends_what_is_below(open_tree: Opener) -> None:
+async def test_result_of_what_is_above_ends_what_is_below(open_tree: Opener) -> None:
     """A Branch that nobody asks does not keep the one above it waiting."""
     async with open_tree(MODEL) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -83,7 +83,7 @@ async def test_who_does_not_want_that_says_so(open_tree: Opener) -> None:
 
 
 @pytest.mark.parametrize("how", ["finish", "cancel", "its own cancel"])
-async def test_an_end_from_above_finds_it_completed(open_tree: Opener, how: str) -> None:
+async def test_end_from_above_finds_it_completed(open_tree: Opener, how: str) -> None:
     """It had done its work; nobody asked."""
     async with open_tree(MODEL) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -113,7 +113,7 @@ async def test_its_time_to_live_ends_it_as_completed(open_tree: Opener) -> None:
     pytest.fail("the Branch never got to work")
 
 
-async def test_a_failure_ends_it_at_once(open_tree: Opener) -> None:
+async def test_failure_ends_it_at_once(open_tree: Opener) -> None:
     """Nothing is left to stay open for."""
 
     def fails(request: ModelRequest) -> str:

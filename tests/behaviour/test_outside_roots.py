@@ -120,7 +120,7 @@ async def test_without_setting_or_approval_it_is_closed(
 
 
 @pytest.mark.covers("I38")
-async def test_a_child_reaches_what_all_above_it_may(open_tree: Opener, outside: Path) -> None:
+async def test_child_reaches_what_all_above_it_may(open_tree: Opener, outside: Path) -> None:
     """An agent's own setting widens nothing."""
     inner = outside / "inner"
     inner.mkdir()
@@ -140,7 +140,7 @@ async def test_a_child_reaches_what_all_above_it_may(open_tree: Opener, outside:
 
 
 @pytest.mark.covers("I38")
-async def test_a_worker_only_reads_there(open_tree: Opener, outside: Path) -> None:
+async def test_worker_only_reads_there(open_tree: Opener, outside: Path) -> None:
     """It has nothing to write with."""
     model = steps(
         script_call("read", path=str(outside / "a.txt")),
@@ -163,7 +163,7 @@ async def refuse(session: Any, **arguments: JsonValue) -> None:
 
 
 @pytest.mark.parametrize("root", ["relative", "/a/../b", "/nul\0", ""], ids=ascii)
-def test_a_root_is_an_absolute_path(root: str) -> None:
+def test_root_is_an_absolute_path(root: str) -> None:
     """Anything else is refused when the agent is configured."""
     with pytest.raises((ConfigError, ValueError), match="absolute"):
         AgentConfig(outside_roots=(root,))

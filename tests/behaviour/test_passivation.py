@@ -170,7 +170,7 @@ def without_own(value: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [instant, waiting])
-async def test_a_tree_on_two_slots_comes_out_as_one_on_sixty_four(
+async def test_tree_on_two_slots_comes_out_as_one_on_sixty_four(
     open_tree: Opener, board: Switchboard, model: Any
 ) -> None:
     """Everything completes, and each session's facts are the same, one by one."""
@@ -193,7 +193,7 @@ async def test_a_tree_on_two_slots_comes_out_as_one_on_sixty_four(
 
 
 @pytest.mark.slow
-async def test_a_single_slot_is_enough(open_tree: Opener, open_small: OpenTree) -> None:
+async def test_single_slot_is_enough(open_tree: Opener, open_small: OpenTree) -> None:
     """One host serves Main, Branches and Workers in turn, deep ones too."""
     branch = script_call("sessions_spawn", kind="branch", task="go on")
     model = FunctionModel(
@@ -231,9 +231,7 @@ def crowded(script: list[Answer], **more: list[Answer]) -> ScriptedModel:
     return ScriptedModel({"main/b1": script, "*": [script_call("look"), "seen"], **more})
 
 
-async def test_a_session_waiting_for_an_approval_wakes_for_it(
-    open_tree: Opener, open_small: OpenTree
-) -> None:
+async def test_session_waiting_for_an_approval_wakes_for_it(open_tree: Opener, open_small: OpenTree) -> None:
     """The call that was approved runs once, on another host than the one that asked."""
     async with open_small(crowded([script_call("launch"), "done"]), tools=TOOLS, limits=WIDE) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -248,7 +246,7 @@ async def test_a_session_waiting_for_an_approval_wakes_for_it(
 PROGRAM = "first = await look(text='y')\nlast = await launch(text='rocket')\n[first, last]"
 
 
-async def test_a_session_whose_program_waits_gives_its_host_away(
+async def test_session_whose_program_waits_gives_its_host_away(
     open_tree: Opener, open_small: OpenTree
 ) -> None:
     """The program goes on elsewhere; what it had done is not done again."""
@@ -266,7 +264,7 @@ async def test_a_session_whose_program_waits_gives_its_host_away(
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_a_session_whose_parallel_calls_are_done_gives_its_host_away(
+async def test_session_whose_parallel_calls_are_done_gives_its_host_away(
     open_tree: Opener, open_small: OpenTree
 ) -> None:
     """Once the last of several calls has its result, nothing runs on the host any more."""
@@ -285,7 +283,7 @@ async def test_a_session_whose_parallel_calls_are_done_gives_its_host_away(
         assert sorted(text for _, text in effects(open_tree.workspace)) == ["1", "2", "x"]
 
 
-async def test_a_suspended_session_wakes_for_the_outcome_of_a_parked_call(
+async def test_suspended_session_wakes_for_the_outcome_of_a_parked_call(
     open_tree: Opener, open_small: OpenTree
 ) -> None:
     """Its notice starts the turn that ends it."""
@@ -300,7 +298,7 @@ async def test_a_suspended_session_wakes_for_the_outcome_of_a_parked_call(
         assert effects(open_tree.workspace) == []
 
 
-async def test_an_approval_and_a_childs_result_that_come_together_are_both_heard(
+async def test_approval_and_a_childs_result_that_come_together_are_both_heard(
     open_tree: Opener, open_small: OpenTree, board: Switchboard
 ) -> None:
     """A suspended session that wakes for two things at once does not end by the word it had said before."""
@@ -322,7 +320,7 @@ async def test_an_approval_and_a_childs_result_that_come_together_are_both_heard
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_a_patient_session_wakes_when_its_patience_ends(open_small: OpenTree) -> None:
+async def test_patient_session_wakes_when_its_patience_ends(open_small: OpenTree) -> None:
     """The clock rings for sessions that are only rows, too."""
     limits = Limits(approval_patience_s=0.1)
     model = crowded([script_call("launch"), "meanwhile", "done"])
@@ -336,7 +334,7 @@ async def test_a_patient_session_wakes_when_its_patience_ends(open_small: OpenTr
 
 
 @pytest.mark.on_ray
-async def test_a_session_waiting_for_its_child_wakes_for_the_result(open_small: OpenTree) -> None:
+async def test_session_waiting_for_its_child_wakes_for_the_result(open_small: OpenTree) -> None:
     """The child's report is heard by whoever embodies the parent then."""
     async with open_small(FunctionModel(listening), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -344,7 +342,7 @@ async def test_a_session_waiting_for_its_child_wakes_for_the_result(open_small: 
         assert (await branch.result()).summary == "heard"
 
 
-async def test_a_session_waiting_for_its_model_wakes_for_the_reply(
+async def test_session_waiting_for_its_model_wakes_for_the_reply(
     open_tree: Opener, open_small: OpenTree, board: Switchboard
 ) -> None:
     """The gateway keeps the question while the session is gone; the model is asked once a turn."""
@@ -368,7 +366,7 @@ async def test_a_session_waiting_for_its_model_wakes_for_the_reply(
 
 
 @pytest.mark.on_ray
-async def test_an_idle_main_wakes_for_the_next_message(open_small: OpenTree) -> None:
+async def test_idle_main_wakes_for_the_next_message(open_small: OpenTree) -> None:
     """What was said before is still known."""
     model = FunctionModel(lambda request: f"turn {request.turn}, {len(request.messages)} messages")
     async with open_small(model) as tree:
@@ -377,7 +375,7 @@ async def test_an_idle_main_wakes_for_the_next_message(open_small: OpenTree) -> 
             await crowd_out(tree)
 
 
-async def test_a_session_asked_for_its_approval_wakes_to_answer(
+async def test_session_asked_for_its_approval_wakes_to_answer(
     open_tree: Opener, open_small: OpenTree
 ) -> None:
     """A Branch's approver function runs although the Branch had left its host."""
@@ -391,7 +389,7 @@ async def test_a_session_asked_for_its_approval_wakes_to_answer(
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_a_session_whose_tool_runs_is_not_taken_off_its_host(
+async def test_session_whose_tool_runs_is_not_taken_off_its_host(
     open_small: OpenTree, board: Switchboard
 ) -> None:
     """Newcomers wait for a slot; the running tool is neither stopped nor run twice."""

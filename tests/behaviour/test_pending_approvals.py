@@ -30,7 +30,7 @@ ENDLESS = Limits(approval_patience_s=None)
 
 
 @pytest.mark.on_ray
-async def test_a_session_does_not_complete_while_its_own_call_is_pending(open_tree: Opener) -> None:
+async def test_session_does_not_complete_while_its_own_call_is_pending(open_tree: Opener) -> None:
     """A final message under a pending call only suspends; the outcome is a notice that wakes the session."""
 
     def reply(request: ModelRequest) -> str | ToolCall:
@@ -57,7 +57,7 @@ async def test_a_session_does_not_complete_while_its_own_call_is_pending(open_tr
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_a_denied_parked_call_is_told_as_a_notice(open_tree: Opener) -> None:
+async def test_denied_parked_call_is_told_as_a_notice(open_tree: Opener) -> None:
     """The outcome of a parked call reaches the model whatever it is."""
     model = ScriptedModel([script_call("launch"), "meanwhile", "sorry"])
     async with open_tree(model, tools=TOOLS, limits=NO_PATIENCE) as tree:
@@ -71,7 +71,7 @@ async def test_a_denied_parked_call_is_told_as_a_notice(open_tree: Opener) -> No
 
 
 @pytest.mark.covers("I32")
-async def test_the_model_goes_on_after_the_trees_patience(open_tree: Opener) -> None:
+async def test_model_goes_on_after_the_trees_patience(open_tree: Opener) -> None:
     """With patience the turn waits that long for a person, and not longer."""
     model = ScriptedModel([[script_call("launch"), script_call("look")], "meanwhile", "done"])
     limits = Limits(approval_patience_s=0.05)
@@ -84,7 +84,7 @@ async def test_the_model_goes_on_after_the_trees_patience(open_tree: Opener) -> 
         assert [message.tool_name for message in results(tree, "main/b1")] == ["launch", "look"]
 
 
-async def test_a_new_message_ends_the_wait_for_an_approval(open_tree: Opener) -> None:
+async def test_new_message_ends_the_wait_for_an_approval(open_tree: Opener) -> None:
     """However patient the tree is, news for the session park the call and the model hears them."""
     model = ScriptedModel({"main": [script_call("launch"), "heard you", "all done"]})
     async with open_tree(model, tools=TOOLS, limits=ENDLESS) as tree:
@@ -109,7 +109,7 @@ async def test_without_patience_limits_the_turn_waits_for_its_answer(open_tree: 
         assert not await facts_of(tree, CallParked)
 
 
-async def test_a_repeat_of_a_pending_call_joins_it(open_tree: Opener) -> None:
+async def test_repeat_of_a_pending_call_joins_it(open_tree: Opener) -> None:
     """The same call asked again makes no second prompt, and one yes is one effect."""
     model = ScriptedModel(
         [script_call("launch"), [script_call("launch"), script_call("launch")], "waiting", "done"]
@@ -127,7 +127,7 @@ async def test_a_repeat_of_a_pending_call_joins_it(open_tree: Opener) -> None:
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_the_same_call_after_its_answer_asks_again(open_tree: Opener) -> None:
+async def test_same_call_after_its_answer_asks_again(open_tree: Opener) -> None:
     """A yes is for one call: the next one with the same arguments is asked for itself."""
     model = ScriptedModel([script_call("launch"), script_call("launch"), "done"])
     async with open_tree(model, tools=TOOLS) as tree:
@@ -158,7 +158,7 @@ async def test_many_requests_of_one_reply_are_answered_in_any_order(open_tree: O
         assert sorted(text for _, text in effects(open_tree.workspace)) == ["0", "1", "3", "4"]
 
 
-async def test_a_call_that_an_always_lets_run_is_never_pending(open_tree: Opener) -> None:
+async def test_call_that_an_always_lets_run_is_never_pending(open_tree: Opener) -> None:
     """However short the patience: what runs at once has its own result."""
     model = ScriptedModel(
         {"main": [script_call("launch", text="one"), "waiting", "told"], "*": [script_call("launch"), "done"]}
@@ -188,7 +188,7 @@ async def test_what_nobody_is_asked_about_is_never_pending(open_tree: Opener, mo
 
 
 @pytest.mark.slow
-async def test_a_yes_to_who_is_cancelled_in_the_same_moment_is_told(open_tree: Opener) -> None:
+async def test_yes_to_who_is_cancelled_in_the_same_moment_is_told(open_tree: Opener) -> None:
     """Whoever says yes learns that it was of no use; nobody hears "approved" of what did not run."""
     for _ in range(5):
         model = ScriptedModel([script_call("launch"), "done"])

@@ -68,7 +68,7 @@ class LinkedChannel(QueueChannel):
 
 
 @pytest.mark.covers("REL-L54", "REL-L59")
-async def test_a_denied_tool_is_not_shown_and_not_run_by_any_name(open_tree: Opener) -> None:
+async def test_denied_tool_is_not_shown_and_not_run_by_any_name(open_tree: Opener) -> None:
     """The refusal names the step, the list and its entry."""
     policy = PolicyConfig(tools=ToolPolicy(deny=("Shell",)))
     async with open_tree(NAMING, policy=policy) as tree:
@@ -81,7 +81,7 @@ async def test_a_denied_tool_is_not_shown_and_not_run_by_any_name(open_tree: Ope
 
 
 @pytest.mark.covers("U16")
-async def test_a_child_holds_no_more_than_its_parent_s_policy_left(
+async def test_child_holds_no_more_than_its_parent_s_policy_left(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """A laxer agent below a stricter one, and a Branch below a Branch, stay within what was left above."""
@@ -123,7 +123,7 @@ async def test_lists_for_children_models_and_groups_bind_those_alone(open_tree: 
 
 
 @pytest.mark.covers("POL5")
-async def test_a_resumed_tree_is_under_the_policy_it_was_made_with(open_tree: Opener) -> None:
+async def test_resumed_tree_is_under_the_policy_it_was_made_with(open_tree: Opener) -> None:
     """Nothing comes back, also for a model the tree did not have then; a slip that is one now is no error."""
     policy = PolicyConfig(
         tools=ToolPolicy(deny=("exec", "link"), by_provider={"mistral": ProfiledTools(deny=("write",))}),
@@ -141,7 +141,7 @@ async def test_a_resumed_tree_is_under_the_policy_it_was_made_with(open_tree: Op
 
 
 @pytest.mark.covers("I34")
-async def test_a_tool_of_owners_is_mains_and_refused_below(open_tree: Opener, board: Switchboard) -> None:
+async def test_tool_of_owners_is_mains_and_refused_below(open_tree: Opener, board: Switchboard) -> None:
     """The creating program calls it at Main; a child does not hold it, whoever calls."""
     async with open_tree(Late(board, fine), tools=(ledger,)) as tree, asyncio.timeout(PATIENCE_S):
         assert (await tree.main.call("ledger", {})).output == "open"
@@ -151,7 +151,7 @@ async def test_a_tool_of_owners_is_mains_and_refused_below(open_tree: Opener, bo
 
 
 @pytest.mark.covers("S37", "I34")
-async def test_a_tool_of_owners_is_refused_where_it_is_forced(open_tree: Opener, board: Switchboard) -> None:
+async def test_tool_of_owners_is_refused_where_it_is_forced(open_tree: Opener, board: Switchboard) -> None:
     """Removed *and* refused: what forces it on a Branch does not get it run."""
     tree = open_tree(Late(board, fine), tools=(ledger,))
     force_register(tree, "ledger", SessionKind.BRANCH)
@@ -162,7 +162,7 @@ async def test_a_tool_of_owners_is_refused_where_it_is_forced(open_tree: Opener,
 
 
 @pytest.mark.covers("S39", "REL-L52")
-async def test_a_channel_s_tools_join_before_the_lists_and_go_with_it(open_tree: Opener) -> None:
+async def test_channel_s_tools_join_before_the_lists_and_go_with_it(open_tree: Opener) -> None:
     """Held while the channel is there, judged as any other, gone after resuming with another channel."""
     async with open_tree(NAMING, channel=LinkedChannel()) as tree:
         assert (await tree.main.call("link", {})).output == "linked"
@@ -175,7 +175,7 @@ async def test_a_channel_s_tools_join_before_the_lists_and_go_with_it(open_tree:
             await tree.main.call("link", {})
 
 
-async def test_a_policy_may_lie_in_a_file(open_tree: Opener, tmp_path: Path) -> None:
+async def test_policy_may_lie_in_a_file(open_tree: Opener, tmp_path: Path) -> None:
     """JSON or TOML, by its path."""
     for name, text in (
         ("p.json", '{"tools": {"allow": ["read"]}}'),
@@ -198,7 +198,7 @@ async def test_a_policy_may_lie_in_a_file(open_tree: Opener, tmp_path: Path) -> 
         (PolicyConfig(agents={"clark": ToolPolicy()}, strict=True), "no agent of that name"),
     ],
 )
-async def test_a_policy_that_can_t_be_used_is_refused_at_once(
+async def test_policy_that_can_t_be_used_is_refused_at_once(
     open_tree: Opener, policy: Any, words: str
 ) -> None:
     """Before anything is started."""
@@ -207,7 +207,7 @@ async def test_a_policy_that_can_t_be_used_is_refused_at_once(
 
 
 @pytest.mark.covers("S42")
-async def test_a_slip_is_warned_of_and_the_tree_opens(open_tree: Opener) -> None:
+async def test_slip_is_warned_of_and_the_tree_opens(open_tree: Opener) -> None:
     """One warning for each, at the line that makes the tree."""
     with pytest.warns(PolicyWarning, match="'exce' does not name a tool"):
         tree = open_tree(FINE, policy=PolicyConfig(tools=ToolPolicy(deny=("exce",))))

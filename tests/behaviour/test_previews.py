@@ -32,7 +32,7 @@ def build(folder: str, *, looks: bool = False) -> list[Any]:
 
 @pytest.mark.on_ray
 @pytest.mark.covers("U18", "U20")
-async def test_a_preview_is_there_until_its_session_ends(open_tree: Opener) -> None:
+async def test_preview_is_there_until_its_session_ends(open_tree: Opener) -> None:
     """A Branch's page ends with the Branch, and Main's with the tree, and it stays as it was."""
     model = ScriptedModel({"main": build("a", looks=find_browser().is_ready), "main/b1": build("b")})
     agents = {"default": AgentSpec(tools=TOOLS)}

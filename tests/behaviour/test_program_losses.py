@@ -62,7 +62,7 @@ def _name_of(pid: int) -> str:
 
 
 @pytest.mark.parametrize("variant", ["local"], indirect=True)
-async def test_a_killed_interpreter_costs_a_program_nothing(open_tree: Opener) -> None:
+async def test_killed_interpreter_costs_a_program_nothing(open_tree: Opener) -> None:
     """The program runs again with its answers; no call of it does."""
     async with open_tree(running(WAITING), policy=EVERYTHING, tools=TOOLS) as tree:
         reply = tree.main.send("go")
@@ -76,7 +76,7 @@ async def test_a_killed_interpreter_costs_a_program_nothing(open_tree: Opener) -
 
 
 @pytest.mark.parametrize("variant", ["local"], indirect=True)
-async def test_an_interpreter_of_another_version_runs_the_text_again(
+async def test_interpreter_of_another_version_runs_the_text_again(
     open_tree: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes no snapshot of the other one, and gives the same result."""
@@ -104,7 +104,7 @@ BAD_INTERPRETERS = {
 
 @pytest.mark.parametrize("variant", ["local"], indirect=True)
 @pytest.mark.parametrize("bad", BAD_INTERPRETERS)
-async def test_an_interpreter_that_does_not_start_is_named(
+async def test_interpreter_that_does_not_start_is_named(
     open_tree: Opener, monkeypatch: pytest.MonkeyPatch, bad: str
 ) -> None:
     """The call fails with what is wrong; resumed with the interpreter back, the session runs the next one."""
@@ -138,7 +138,7 @@ NONSENSE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("variant", ["local"], indirect=True)
-async def test_an_interpreter_that_makes_no_sense_ends_its_program_alone(
+async def test_interpreter_that_makes_no_sense_ends_its_program_alone(
     open_tree: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it answers: the error is typed, and nothing of it is done."""
@@ -160,7 +160,7 @@ async def test_an_interpreter_that_makes_no_sense_ends_its_program_alone(
 
 @pytest.mark.slow
 @pytest.mark.own_runtime
-async def test_a_fan_out_killed_after_thirty_of_forty_runs_ten_more(
+async def test_fan_out_killed_after_thirty_of_forty_runs_ten_more(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """SIGKILL of the whole program; the thirty that were done are not asked again, nor started again."""

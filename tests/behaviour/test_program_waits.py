@@ -57,7 +57,7 @@ rest = await race("worker", ["b", "x", "y", "z"], concurrency=2, on_error="retur
 
 
 @pytest.mark.on_ray
-async def test_a_race_ends_those_that_have_not_won(open_tree: Opener) -> None:
+async def test_race_ends_those_that_have_not_won(open_tree: Opener) -> None:
     """They are cancelled, and nobody hears of them; those after them are not started."""
     async with open_tree(with_slow_children(RACE, "b", "d"), policy=EVERYTHING) as tree:
         won, rest = json.loads(await tree.main.send("go"))
@@ -86,7 +86,7 @@ said
 """
 
 
-async def test_a_race_that_too_few_win_raises(open_tree: Opener) -> None:
+async def test_race_that_too_few_win_raises(open_tree: Opener) -> None:
     """The message says how many completed; one that nobody could win starts nothing."""
     async with open_tree(with_slow_children(TOO_FEW, "a"), policy=EVERYTHING) as tree:
         said = await tree.main.send("go")
@@ -111,7 +111,7 @@ await asyncio.gather(
 """
 
 
-async def test_a_call_is_given_up_when_its_time_is_over(open_tree: Opener) -> None:
+async def test_call_is_given_up_when_its_time_is_over(open_tree: Opener) -> None:
     """Its request is withdrawn, its child is cancelled, and the program goes on with an exception."""
     async with open_tree(with_slow_children(BOUNDED, "b"), policy=EVERYTHING, tools=TOOLS) as tree:
         launched, late, quick, appended = json.loads(await tree.main.send("go"))
@@ -135,7 +135,7 @@ found
 """
 
 
-async def test_a_call_that_runs_is_ended_when_its_time_is_over(open_tree: Opener) -> None:
+async def test_call_that_runs_is_ended_when_its_time_is_over(open_tree: Opener) -> None:
     """Its work is cancelled."""
 
     @tool(tier=PermissionTier.WORKSPACE)
@@ -152,7 +152,7 @@ async def test_a_call_that_runs_is_ended_when_its_time_is_over(open_tree: Opener
         assert (open_tree.workspace / "ended").exists()
 
 
-async def test_a_bound_holds_after_a_resume(open_tree: Opener) -> None:
+async def test_bound_holds_after_a_resume(open_tree: Opener) -> None:
     """It counts from the moment of the call, whatever happened in between."""
     code = "try:\n    await launch(text='x', timeout_s=0.3)\nexcept TimeoutError:\n    found = 'over'\nfound"
     model = with_slow_children(code)
@@ -177,7 +177,7 @@ def talking(request: ModelRequest) -> Any:
 
 
 @pytest.mark.on_ray
-async def test_a_message_does_not_wait_for_a_program_that_waits(open_tree: Opener) -> None:
+async def test_message_does_not_wait_for_a_program_that_waits(open_tree: Opener) -> None:
     """The model answers it meanwhile; the program goes on by itself, and its result comes as a notice."""
     tree = await open_tree(FunctionModel(talking), policy=EVERYTHING, tools=TOOLS).start()
     first = tree.main.send("go")
@@ -197,7 +197,7 @@ async def test_a_message_does_not_wait_for_a_program_that_waits(open_tree: Opene
         assert sorted(keys) == ["1.0", "1.0/0", "1.0/1", "1.0/2"]
 
 
-async def test_a_steering_message_leaves_a_program_that_waits(open_tree: Opener) -> None:
+async def test_steering_message_leaves_a_program_that_waits(open_tree: Opener) -> None:
     """It ends calls that run; of this one nothing runs."""
     async with open_tree(FunctionModel(talking), policy=EVERYTHING, tools=TOOLS) as tree:
         tree.main.send("go")
@@ -218,7 +218,7 @@ await asyncio.gather(ask("Which colour?"), ask("Red or blue?", ["red", "blue"]),
 
 
 @pytest.mark.on_ray
-async def test_a_program_asks_a_person_and_goes_on_meanwhile(open_tree: Opener) -> None:
+async def test_program_asks_a_person_and_goes_on_meanwhile(open_tree: Opener) -> None:
     """Each answer is its own call's value, also after a resume; nothing is asked twice."""
     model = with_slow_children(ASKING)
     tree = await open_tree(model, policy=EVERYTHING, tools=TOOLS).start()

@@ -66,7 +66,7 @@ except RuntimeError as error:
 
 
 @pytest.mark.on_ray
-async def test_a_program_calls_tools_and_children(open_tree: Opener) -> None:
+async def test_program_calls_tools_and_children(open_tree: Opener) -> None:
     """Its calls are the session's calls; only its last expression reaches the model."""
     (open_tree.workspace / "a.txt").write_text("one\n")
     async with open_tree(running(TOOLS_AND_CHILDREN, start=1), policy=EVERYTHING) as tree:
@@ -134,7 +134,7 @@ await asyncio.gather(*[ask(number) for number in range(10)])
 
 
 @pytest.mark.parametrize("answer", ["approve", "deny"])
-async def test_a_call_that_waits_for_a_person_holds_only_itself(open_tree: Opener, answer: str) -> None:
+async def test_call_that_waits_for_a_person_holds_only_itself(open_tree: Opener, answer: str) -> None:
     """The other nine end meanwhile; after a resume the answer goes to that call alone."""
     model = running(ONE_OF_TEN)
     tree = await open_tree(model, policy=EVERYTHING, tools=TOOLS).start()
@@ -174,7 +174,7 @@ HOSTILE = {
 }
 
 
-async def test_a_bad_program_ends_with_a_typed_error_and_nothing_else(open_tree: Opener) -> None:
+async def test_bad_program_ends_with_a_typed_error_and_nothing_else(open_tree: Opener) -> None:
     """Whatever it tries, its session goes on, and the message says what to change."""
     codes = list(HOSTILE)
 
@@ -192,7 +192,7 @@ async def test_a_bad_program_ends_with_a_typed_error_and_nothing_else(open_tree:
             assert re.search(wanted, message.text), message.text
 
 
-async def test_a_stopped_program_stops_and_leaves_nothing(open_tree: Opener) -> None:
+async def test_stopped_program_stops_and_leaves_nothing(open_tree: Opener) -> None:
     """An interrupt ends its interpreter and its calls; the next message finds an idle session."""
     async with open_tree(running(ONE_OF_TEN), policy=EVERYTHING, tools=TOOLS) as tree:
         reply = tree.main.send("go")
@@ -206,7 +206,7 @@ async def test_a_stopped_program_stops_and_leaves_nothing(open_tree: Opener) -> 
         assert ended["1.0/4"] == "aborted"
 
 
-async def test_a_program_whose_time_is_over_ends_with_its_calls(open_tree: Opener) -> None:
+async def test_program_whose_time_is_over_ends_with_its_calls(open_tree: Opener) -> None:
     """A time limit holds while it waits for a person; nothing of it is left."""
 
     def reply(request: ModelRequest) -> Any:
@@ -229,7 +229,7 @@ counts
 """
 
 
-async def test_a_provider_that_refuses_for_good_ends_a_fan_out(open_tree: Opener) -> None:
+async def test_provider_that_refuses_for_good_ends_a_fan_out(open_tree: Opener) -> None:
     """What is in flight ends; the rest is not started, and says so."""
 
     def reply(request: ModelRequest) -> Any:
@@ -248,7 +248,7 @@ async def test_a_provider_that_refuses_for_good_ends_a_fan_out(open_tree: Opener
 
 
 @pytest.mark.on_ray
-async def test_a_worker_runs_programs_over_what_it_holds(open_tree: Opener) -> None:
+async def test_worker_runs_programs_over_what_it_holds(open_tree: Opener) -> None:
     """In a process that is read-only by the kernel, too; it can't change anything, nor start children."""
     (open_tree.workspace / "a.txt").write_text("one\n")
     codes = [
@@ -324,7 +324,7 @@ got
         assert [fact.tool for fact in await facts_of(tree, ToolGivenUp)] == ["picky"]
 
 
-async def test_a_refused_text_is_an_attempt(open_tree: Opener) -> None:
+async def test_refused_text_is_an_attempt(open_tree: Opener) -> None:
     """The model has three, each with what to correct; then the tool is refused, and that is reported."""
     codes = ["1 +", "nothing_of_that_name", "await read(path=7)", "1 + 1"]
 

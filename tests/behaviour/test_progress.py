@@ -94,9 +94,7 @@ async def test_what_was_reported_last_is_the_partial_result(
 
 
 @only_local
-async def test_a_call_that_ends_by_itself_has_no_partial_result(
-    open_tree: Opener, board: Switchboard
-) -> None:
+async def test_call_that_ends_by_itself_has_no_partial_result(open_tree: Opener, board: Switchboard) -> None:
     """Its result is whole; every report before it was shown, long ones cut."""
     long = "é" * 100_000
     async with open_tree(
@@ -190,7 +188,7 @@ async def test_pictures_of_an_update_are_fitted_and_bounded(
 
 @pytest.mark.slow
 @only_local
-async def test_a_small_share_of_the_context_is_all_a_partial_result_takes(
+async def test_small_share_of_the_context_is_all_a_partial_result_takes(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """Half of what the agent lets a result have."""
@@ -230,7 +228,7 @@ async def test_calls_that_never_began_begin_with_their_end(open_tree: Opener, bo
 
 
 @only_local
-async def test_a_loop_over_progress_ends_with_the_tree(open_tree: Opener) -> None:
+async def test_loop_over_progress_ends_with_the_tree(open_tree: Opener) -> None:
     """Everything until then is yielded; a reader has no method by which events come in."""
     tree = open_tree(ScriptedModel([script_call("read", path="none"), "done"]))
     await tree.start()

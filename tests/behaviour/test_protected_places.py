@@ -149,7 +149,7 @@ async def test_writing_to_a_protected_place_asks_and_a_yes_performs_it(open_tree
 
 
 @pytest.mark.on_ray
-async def test_a_no_leaves_it_as_it_was(open_tree: Opener) -> None:
+async def test_no_leaves_it_as_it_was(open_tree: Opener) -> None:
     """The model reads who said no."""
     repository(open_tree.workspace)
     before = _content(open_tree.workspace / ".git/config")
@@ -214,7 +214,7 @@ async def test_every_tool_that_names_its_files_asks(open_tree: Opener, asking: A
 
 @pytest.mark.on_ray
 @pytest.mark.covers("S5")
-async def test_a_patch_that_reaches_a_protected_place_asks(open_tree: Opener) -> None:
+async def test_patch_that_reaches_a_protected_place_asks(open_tree: Opener) -> None:
     """Its paths are inside a text; also one to which a file moves counts. A yes performs all of it."""
     root = open_tree.workspace
     repository(root)
@@ -247,7 +247,7 @@ class UnsureWrite(Write):
         raise RuntimeError("no idea")
 
 
-async def test_a_tool_that_fails_to_tell_its_files_asks_and_reaches_no_protected_place(
+async def test_tool_that_fails_to_tell_its_files_asks_and_reaches_no_protected_place(
     open_tree: Opener,
 ) -> None:
     """A person saw no place, so a yes allows none; any other file is written."""
@@ -275,7 +275,7 @@ async def test_a_tool_that_fails_to_tell_its_files_asks_and_reaches_no_protected
     assert _content(open_tree.workspace / ".git/config") == before
 
 
-async def test_a_tool_that_names_no_files_is_refused_there(open_tree: Opener) -> None:
+async def test_tool_that_names_no_files_is_refused_there(open_tree: Opener) -> None:
     """The handle itself refuses, by what the path resolves to: no tool writes there unasked."""
     repository(open_tree.workspace)
     before = _content(open_tree.workspace / ".git/config")
@@ -293,7 +293,7 @@ async def test_a_tool_that_names_no_files_is_refused_there(open_tree: Opener) ->
 
 
 @pytest.mark.parametrize("swapped", ["before the yes", "in the middle"])
-async def test_a_yes_is_bound_to_the_place_that_was_asked_about(open_tree: Opener, swapped: str) -> None:
+async def test_yes_is_bound_to_the_place_that_was_asked_about(open_tree: Opener, swapped: str) -> None:
     """A link that leads to another protected place by then: nothing is written, and it says so."""
     root = open_tree.workspace
     repository(root)
@@ -311,7 +311,7 @@ async def test_a_yes_is_bound_to_the_place_that_was_asked_about(open_tree: Opene
     assert not (root / "sub/config").exists()
 
 
-async def test_the_programs_own_call_asks_too(open_tree: Opener) -> None:
+async def test_programs_own_call_asks_too(open_tree: Opener) -> None:
     """``handle.call`` takes the same gates."""
     repository(open_tree.workspace)
     async with open_tree(ScriptedModel(["done"])) as tree:

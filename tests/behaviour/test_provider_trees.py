@@ -66,7 +66,7 @@ def served(fake: FakeProvider, name: str = "anthropic:claude-sonnet-5") -> Provi
     return ProviderModel(name, api_key=KEY, base_url=fake.url(name.partition(":")[0]))
 
 
-async def test_a_tree_works_with_a_provider(open_tree: Opener, fake: FakeProvider) -> None:
+async def test_tree_works_with_a_provider(open_tree: Opener, fake: FakeProvider) -> None:
     """A thought and a call come, the tool runs, its result goes back with the thought's signature."""
     async with open_tree(served(fake), tools=[Look()]) as tree:
         assert await tree.main.send("How is it?") == "It is fine."
@@ -87,7 +87,7 @@ async def test_words_are_heard_as_they_come(open_tree: Opener, fake: FakeProvide
     assert len(heard) > 1
 
 
-async def test_a_failure_of_the_provider_is_said(open_tree: Opener, fake: FakeProvider) -> None:
+async def test_failure_of_the_provider_is_said(open_tree: Opener, fake: FakeProvider) -> None:
     """The error names the model and what the provider said; the tree goes on, and no key is in it."""
     fake.script = [FakeReply(status=401, error=f"bad key {KEY}"), FakeReply("Better.")]
     async with open_tree(served(fake, "openai:gpt-5")) as tree:
@@ -112,7 +112,7 @@ async def test_provider_that_goes_down_in_a_turn_leaves_the_tree(open_tree: Open
         await tree.close()
 
 
-async def test_an_interrupted_question_leaves_no_connection(open_tree: Opener, fake: FakeProvider) -> None:
+async def test_interrupted_question_leaves_no_connection(open_tree: Opener, fake: FakeProvider) -> None:
     """Who is interrupted in the middle of a reply asks the provider for nothing more."""
     fake.script = [FakeReply("word " * 2000, between_s=0.02), FakeReply("Here.")]
     async with open_tree(served(fake, "openai:gpt-5")) as tree:

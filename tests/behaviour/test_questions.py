@@ -45,7 +45,7 @@ from tests.behaviour.tree_fixtures import Opener
 BLUE = {"question": "Which colour?", "chosen": ["blue"], "text": ""}
 
 
-async def test_the_answer_of_a_person_is_the_result(open_tree: Opener) -> None:
+async def test_answer_of_a_person_is_the_result(open_tree: Opener) -> None:
     """It waits with its options; the answer reaches the model; the journal says by whom and where."""
     model = ScriptedModel({"main": [ask(), "done"]})
     async with open_tree(model, agents=ASKS, limits=ENDLESS) as tree:
@@ -65,7 +65,7 @@ async def test_the_answer_of_a_person_is_the_result(open_tree: Opener) -> None:
             await one.answer("red")
 
 
-async def test_a_question_climbs_to_the_nearest_channel(open_tree: Opener) -> None:
+async def test_question_climbs_to_the_nearest_channel(open_tree: Opener) -> None:
     """A Branch below Main asks at Main; a channel that only decides requests leaves it to the one above."""
     seen: list[QuestionRequest] = []
 
@@ -87,7 +87,7 @@ async def test_a_question_climbs_to_the_nearest_channel(open_tree: Opener) -> No
         assert {(each.how, each.surface) for each in ended} == {("ok", "program")}
 
 
-async def test_a_session_with_nobody_above_it_hears_so_at_once(open_tree: Opener) -> None:
+async def test_session_with_nobody_above_it_hears_so_at_once(open_tree: Opener) -> None:
     """The model goes on; nothing waits."""
     async with open_tree(asking_model(), agents=ASKS, limits=ENDLESS, channel=None) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -98,7 +98,7 @@ async def test_a_session_with_nobody_above_it_hears_so_at_once(open_tree: Opener
         assert await facts_of(tree, ClientCallOpened) == []
 
 
-async def test_a_question_that_nobody_answers_expires(open_tree: Opener) -> None:
+async def test_question_that_nobody_answers_expires(open_tree: Opener) -> None:
     """The result says so, and an answer after that is refused."""
     limits = Limits(approval_patience_s=None, approval_expiry_s=0.3)
     async with open_tree(asking_model(), agents=ASKS, limits=limits) as tree:
@@ -112,7 +112,7 @@ async def test_a_question_that_nobody_answers_expires(open_tree: Opener) -> None
 
 @pytest.mark.slow
 @pytest.mark.own_runtime
-async def test_a_question_survives_a_kill_with_its_id(open_tree: Opener) -> None:
+async def test_question_survives_a_kill_with_its_id(open_tree: Opener) -> None:
     """SIGKILL while it waits; resumed elsewhere it waits under the same id, and is answered once."""
     program = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -207,7 +207,7 @@ TWO = (
 )
 
 
-async def test_an_answer_that_does_not_fit_is_refused_and_the_question_waits(open_tree: Opener) -> None:
+async def test_answer_that_does_not_fit_is_refused_and_the_question_waits(open_tree: Opener) -> None:
     """Too few, an unknown label, nothing, a text where none is taken: each is said, none is journaled."""
     async with open_tree(asking_model(*TWO), agents=ASKS, limits=ENDLESS) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -275,7 +275,7 @@ async def test_interrupting_and_cancelling_close_a_question(open_tree: Opener) -
         assert branch.status().status is SessionStatus.CANCELLED
 
 
-async def test_the_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -> None:
+async def test_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -> None:
     """Without patience the pending envelope names the question; the answer comes as a notice."""
     model = ScriptedModel([ask(), "meanwhile", "heard"])
     async with open_tree(model, agents=ASKS, limits=Limits(approval_patience_s=0)) as tree:
@@ -287,7 +287,7 @@ async def test_the_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -
         assert "blue" in branch.history()[-2].to_wire()["content"][0]["text"]
 
 
-async def test_a_person_at_a_terminal_answers_by_numbers_and_words(open_tree: Opener) -> None:
+async def test_person_at_a_terminal_answers_by_numbers_and_words(open_tree: Opener) -> None:
     """The questions come one by one; a number that is not an option is asked again; the surface is noted."""
     screen = io.StringIO()
     terminal = TerminalChannel(io.StringIO("why not\n7\n2,1\n"), screen)

@@ -106,7 +106,7 @@ class Asker:
 @pytest.mark.slow
 @pytest.mark.parametrize("screams", [False, True], ids=["redacted", "withheld"])
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_known_secret_is_nowhere(open_tree: Opener, path: str, screams: bool) -> None:
+async def test_known_secret_is_nowhere(open_tree: Opener, path: str, screams: bool) -> None:
     """P48: whatever way it takes, and where the redactor fails as well. A model's own call is the model's."""
     guard = Screaming() if screams else Redact([SECRET])
     model = FunctionModel(Asker(path))
@@ -141,7 +141,7 @@ async def recite(request: ModelRequest) -> Answer:
 
 @pytest.mark.covers("REL-P48")
 @pytest.mark.on_ray
-async def test_a_known_secret_in_messages_and_tasks_is_nowhere(open_tree: Opener) -> None:
+async def test_known_secret_in_messages_and_tasks_is_nowhere(open_tree: Opener) -> None:
     """P48: in what is sent to a session, said by it, asked of a child by program and model, and come back."""
     model = AsyncFunctionModel(recite)
     async with open_tree(model, hooks=[Redact([SECRET])]) as tree:

@@ -94,7 +94,7 @@ async def test_one_of_forty_children_of_a_program_runs_again(
 
 
 @pytest.mark.covers("STO17")
-async def test_a_model_hears_of_the_new_child_and_of_the_others_as_before(open_tree: Opener) -> None:
+async def test_model_hears_of_the_new_child_and_of_the_others_as_before(open_tree: Opener) -> None:
     """Its turns after the old report run again."""
     async with open_tree(FunctionModel(dividing), policy=EVERYTHING) as tree:
         await tree.main.send("go")
@@ -106,7 +106,7 @@ async def test_a_model_hears_of_the_new_child_and_of_the_others_as_before(open_t
 
 
 @pytest.mark.covers("STO17")
-async def test_a_child_of_the_program_itself_runs_again_alone(open_tree: Opener) -> None:
+async def test_child_of_the_program_itself_runs_again_alone(open_tree: Opener) -> None:
     """Nobody in the tree has heard of it, so nobody goes back."""
     async with open_tree(FunctionModel(mapping), policy=EVERYTHING) as tree:
         await tree.main.map("worker", ["one", "two"])
@@ -117,7 +117,7 @@ async def test_a_child_of_the_program_itself_runs_again_alone(open_tree: Opener)
 
 @pytest.mark.covers("STO11")
 @pytest.mark.parametrize("task", ["", "other"])
-async def test_a_program_in_a_fork_hears_of_the_children_for_which_it_waits(
+async def test_program_in_a_fork_hears_of_the_children_for_which_it_waits(
     open_tree: Opener, task: str
 ) -> None:
     """They run in both trees, once in each; also where its text runs again because of another child."""

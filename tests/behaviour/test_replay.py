@@ -17,7 +17,7 @@ from tests.behaviour.tree_fixtures import Opener
 
 
 @pytest.mark.covers("REL-S38")
-async def test_a_tree_with_children_calls_and_approvals_is_the_same_again(open_tree: Opener) -> None:
+async def test_tree_with_children_calls_and_approvals_is_the_same_again(open_tree: Opener) -> None:
     """Every fact follows from what was recorded, on every backend; nothing is asked or called."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
         await tree.main.send("go")
@@ -32,7 +32,7 @@ async def test_a_tree_with_children_calls_and_approvals_is_the_same_again(open_t
     assert report.compared > 50
 
 
-async def test_a_tree_that_is_open_is_compared_up_to_now(open_tree: Opener) -> None:
+async def test_tree_that_is_open_is_compared_up_to_now(open_tree: Opener) -> None:
     """The replay reads durable facts next to the writer, and never changes them."""
     async with open_tree(ScriptedModel(["one", "two"])) as tree:
         await tree.main.send("first")
@@ -45,7 +45,7 @@ async def test_a_tree_that_is_open_is_compared_up_to_now(open_tree: Opener) -> N
 
 
 @pytest.mark.own_runtime
-async def test_a_resumed_tree_is_the_same_again(open_tree: Opener) -> None:
+async def test_resumed_tree_is_the_same_again(open_tree: Opener) -> None:
     """What recovery decided follows from its stimulus; another model answers from there on."""
     async with open_tree(ScriptedModel([[script_call("write", path="a.txt", content="x")], "done"])) as tree:
         await tree.main.send("go")
@@ -58,7 +58,7 @@ async def test_a_resumed_tree_is_the_same_again(open_tree: Opener) -> None:
 
 
 @pytest.mark.own_runtime
-async def test_a_tree_of_other_rules_is_only_read(open_tree: Opener, tmp_path: Path) -> None:
+async def test_tree_of_other_rules_is_only_read(open_tree: Opener, tmp_path: Path) -> None:
     """Its facts were decided otherwise, so they are not compared; the report says so."""
     async with open_tree(ScriptedModel(["one"])) as tree:
         await tree.main.send("first")
@@ -73,7 +73,7 @@ async def test_a_tree_of_other_rules_is_only_read(open_tree: Opener, tmp_path: P
     assert report.matches
 
 
-async def test_an_unknown_tree_is_named(open_tree: Opener) -> None:
+async def test_unknown_tree_is_named(open_tree: Opener) -> None:
     """A tree that no journal there holds has no replay."""
     async with open_tree(ScriptedModel(["one"])) as tree:
         with pytest.raises(TreeNotFound, match="t0000"):

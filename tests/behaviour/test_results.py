@@ -225,7 +225,7 @@ async def test_agents_limits_are_kept(open_tree: Opener) -> None:
 
 @pytest.mark.covers("S34", "U3")
 @pytest.mark.slow
-async def test_a_result_narrows_the_limits_for_itself_alone(open_tree: Opener) -> None:
+async def test_result_narrows_the_limits_for_itself_alone(open_tree: Opener) -> None:
     """Never beyond the agent's limits, and the next result of a tool without limits has the agent's."""
     agent = AgentSpec(config=AgentConfig(images=ImageLimits(max_width=400, max_height=400)))
     calls = [
@@ -301,7 +301,7 @@ async def test_results_fit_the_context_that_the_model_tells(
         assert most // 2 < len(message.text) <= most
 
 
-async def test_a_context_that_is_no_number_is_refused(open_tree: Opener) -> None:
+async def test_context_that_is_no_number_is_refused(open_tree: Opener) -> None:
     """Before a tree is made; another model's context is not the agent's."""
     model = ScriptedModel(["done"], context_tokens=-1)
     with pytest.raises(ConfigError, match="context_tokens is -1"):

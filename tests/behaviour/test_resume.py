@@ -45,7 +45,7 @@ POINTS = [
 @pytest.mark.covers("STP10")
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point[0]} turn {point[1]}")
-async def test_a_tree_closed_at_any_turn_comes_to_the_same_end(
+async def test_tree_closed_at_any_turn_comes_to_the_same_end(
     open_tree: Opener, board: Switchboard, point: tuple[str, int]
 ) -> None:
     """Closed without finishing whenever a session asks its model: the same results, every effect once."""
@@ -117,9 +117,7 @@ async def interrupted(open_tree: Opener, board: Switchboard, kind: type[Stuck]) 
 @pytest.mark.covers("EFF1", "EFF2")
 @pytest.mark.slow
 @pytest.mark.on_ray
-async def test_an_effect_that_may_have_happened_is_never_repeated(
-    open_tree: Opener, board: Switchboard
-) -> None:
+async def test_effect_that_may_have_happened_is_never_repeated(open_tree: Opener, board: Switchboard) -> None:
     """An intent without a result becomes ``unknown``; the model learns that it may have run."""
     tree_id = await interrupted(open_tree, board, Stuck)
     tools = [Stuck(board, waits=False)]
@@ -152,7 +150,7 @@ async def test_what_may_be_repeated_is_repeated_under_the_same_id(
 
 
 @pytest.mark.covers("DUR10")
-async def test_a_tool_that_is_gone_after_the_resume_is_told_so(open_tree: Opener, board: Switchboard) -> None:
+async def test_tool_that_is_gone_after_the_resume_is_told_so(open_tree: Opener, board: Switchboard) -> None:
     """The call ends typed, the session goes on."""
     tree_id = await interrupted(open_tree, board, Repeatable)
     async with await open_tree.resume(tree_id, ScriptedModel([script_call("repeatable"), "went on"])) as tree:
@@ -164,7 +162,7 @@ async def test_a_tool_that_is_gone_after_the_resume_is_told_so(open_tree: Opener
 @pytest.mark.covers("APP16")
 @pytest.mark.parametrize("patience", [None, 0])
 @pytest.mark.on_ray
-async def test_a_pending_approval_survives_with_its_id(open_tree: Opener, patience: float | None) -> None:
+async def test_pending_approval_survives_with_its_id(open_tree: Opener, patience: float | None) -> None:
     """The same request waits after the resume; one yes is one effect, and a second answer is refused."""
     limits = Limits(approval_patience_s=patience)
     model = ScriptedModel([script_call("launch", text="moon"), "meanwhile", "done"])
@@ -189,7 +187,7 @@ async def test_a_pending_approval_survives_with_its_id(open_tree: Opener, patien
 
 
 @pytest.mark.covers("APP14")
-async def test_a_request_that_expired_meanwhile_is_denied_at_once(open_tree: Opener) -> None:
+async def test_request_that_expired_meanwhile_is_denied_at_once(open_tree: Opener) -> None:
     """Time goes on while nobody keeps the tree."""
     limits = Limits(approval_expiry_s=0.05, approval_patience_s=None)
     model = ScriptedModel([script_call("launch"), "done"])
@@ -204,7 +202,7 @@ async def test_a_request_that_expired_meanwhile_is_denied_at_once(open_tree: Ope
         assert effects(open_tree.workspace) == []
 
 
-async def test_a_session_that_outlived_its_time_meanwhile_expires(
+async def test_session_that_outlived_its_time_meanwhile_expires(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """Its time to live ends though nobody was there to ring the bell."""
@@ -250,7 +248,7 @@ async def test_what_a_person_decided_for_good_stands(open_tree: Opener) -> None:
 
 
 @pytest.mark.covers("DUR10")
-async def test_the_limits_and_rights_are_the_journals(open_tree: Opener) -> None:
+async def test_limits_and_rights_are_the_journals(open_tree: Opener) -> None:
     """A resumed tree has the limits and tools it was made with; new tools do not come in."""
     tree = await open_tree(ScriptedModel(["done"]), tools=[Look()], limits=Limits(max_children=1)).start()
     await tree.close()
@@ -264,7 +262,7 @@ async def test_the_limits_and_rights_are_the_journals(open_tree: Opener) -> None
 
 
 @pytest.mark.on_ray
-async def test_a_finished_tree_can_be_read_again(open_tree: Opener) -> None:
+async def test_finished_tree_can_be_read_again(open_tree: Opener) -> None:
     """Results, receipts, transcripts and facts are all there; nothing runs, nothing can be said."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
         await tree.main.send("go")
@@ -286,7 +284,7 @@ async def test_a_finished_tree_can_be_read_again(open_tree: Opener) -> None:
 
 
 @pytest.mark.on_ray
-async def test_a_cancel_that_was_under_way_is_carried_out(open_tree: Opener, board: Switchboard) -> None:
+async def test_cancel_that_was_under_way_is_carried_out(open_tree: Opener, board: Switchboard) -> None:
     """A tree asked to stop stops, whoever takes it up; nobody is asked again."""
     sleeper = Sleeper(board)
     tree = await open_tree(ScriptedModel([script_call("sleeper"), "awake"]), tools=[sleeper]).start()
@@ -305,7 +303,7 @@ async def test_a_cancel_that_was_under_way_is_carried_out(open_tree: Opener, boa
         assert isinstance(cancelling.exception(), SessionTreeError)
 
 
-async def test_a_call_of_the_program_that_was_under_way_ends_unknown(
+async def test_call_of_the_program_that_was_under_way_ends_unknown(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """Nobody waits for it any more; the session lives, and its effect is not repeated."""
@@ -325,7 +323,7 @@ async def test_a_call_of_the_program_that_was_under_way_ends_unknown(
 
 
 @pytest.mark.slow
-async def test_a_tree_may_be_closed_and_resumed_again_and_again(open_tree: Opener) -> None:
+async def test_tree_may_be_closed_and_resumed_again_and_again(open_tree: Opener) -> None:
     """Closed after every few facts, a tree still comes to its one end."""
     tree = await open_tree(household.MODEL, tools=TOOLS, approvals="auto").start()
     tree.main.send("go")
@@ -340,7 +338,7 @@ async def test_a_tree_may_be_closed_and_resumed_again_and_again(open_tree: Opene
         assert max(household.done(open_tree.workspace).values(), default=0) <= 1
 
 
-async def test_a_tree_that_is_open_is_not_taken_up_twice(open_tree: Opener) -> None:
+async def test_tree_that_is_open_is_not_taken_up_twice(open_tree: Opener) -> None:
     """Two keepers of one tree would write over each other."""
     async with open_tree.runtime() as runtime:
         async with open_tree(ScriptedModel(["done"]), runtime=runtime) as tree:
@@ -352,7 +350,7 @@ async def test_a_tree_that_is_open_is_not_taken_up_twice(open_tree: Opener) -> N
             assert await again.main.send("hello") == "back"
 
 
-async def test_the_log_has_no_line_of_a_call_without_an_intent(open_tree: Opener) -> None:
+async def test_log_has_no_line_of_a_call_without_an_intent(open_tree: Opener) -> None:
     """REL-S43: whatever ran and changes something was intended before, as the journal has it."""
     tree = await open_tree(household.MODEL, tools=TOOLS, approvals="auto").start()
     tree.main.send("go")

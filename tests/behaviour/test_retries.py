@@ -130,7 +130,7 @@ async def seen_until_end(progress: ProgressReader) -> list[Event]:
 
 @pytest.mark.covers("A25")
 @pytest.mark.parametrize("of", ["waiting", "passing", "its own time"])
-async def test_a_call_that_changes_nothing_is_tried_again(
+async def test_call_that_changes_nothing_is_tried_again(
     open_tree: Opener, board: Switchboard, of: str
 ) -> None:
     """One call, one result; those who watch see each attempt that failed, and neither start nor end twice."""
@@ -164,7 +164,7 @@ async def test_a_call_that_changes_nothing_is_tried_again(
 
 
 @only_local
-async def test_the_last_failure_stands_and_says_how_often_it_was_tried(
+async def test_last_failure_stands_and_says_how_often_it_was_tried(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """For the model and for the program."""
@@ -212,7 +212,7 @@ async def test_what_may_be_repeated_and_what_may_not(
 
 
 @only_local
-async def test_a_message_ends_the_pause(open_tree: Opener, board: Switchboard) -> None:
+async def test_message_ends_the_pause(open_tree: Opener, board: Switchboard) -> None:
     """Nobody waits an hour for a call that nobody wants; it is not tried again."""
     flaky = Flaky(board)
     flaky.retry = Retry(first_delay_s=3600, max_delay_s=3600)  # type: ignore[misc]

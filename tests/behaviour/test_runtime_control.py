@@ -79,7 +79,7 @@ def content_of(file: Path) -> str:
 
 @pytest.mark.covers("S14", "A39")
 @pytest.mark.on_ray
-async def test_an_owner_sees_the_runtime_and_patches_the_configuration(open_tree: Opener, file: Path) -> None:
+async def test_owner_sees_the_runtime_and_patches_the_configuration(open_tree: Opener, file: Path) -> None:
     """Secrets are not shown; comments and hidden values stay; a patch against another base is refused."""
     options: Any = {"policy": EVERYTHING, "configuration": file, "approvals": "auto"}
     async with open_tree(FunctionModel(quiet), **options) as tree:
@@ -126,7 +126,7 @@ WRONG = [
 
 
 @pytest.mark.covers("S14")
-async def test_a_wrong_patch_names_the_member_and_changes_nothing(open_tree: Opener, file: Path) -> None:
+async def test_wrong_patch_names_the_member_and_changes_nothing(open_tree: Opener, file: Path) -> None:
     """Whatever is wrong; a correct one afterwards applies, also where a link leads to the file."""
     link = file.parent.parent / "link.toml"
     link.symlink_to(file)
@@ -174,7 +174,7 @@ async def hosts_of(tree: SessionTree, *, occupied: bool = False) -> set[str]:
 
 @pytest.mark.covers("S14")
 @pytest.mark.on_ray
-async def test_a_tree_with_a_waiting_child_goes_on_after_a_restart(open_tree: Opener) -> None:
+async def test_tree_with_a_waiting_child_goes_on_after_a_restart(open_tree: Opener) -> None:
     """No session is at its host of before; each message is answered once, and the child still reports."""
 
     def model(request: ModelRequest) -> Answer:

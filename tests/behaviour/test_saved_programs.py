@@ -76,7 +76,7 @@ def calling(tool: str, **arguments: Any) -> FunctionModel:
 
 
 @pytest.mark.on_ray
-async def test_a_saved_program_is_a_typed_tool_and_a_function(open_tree: Opener, tmp_path: Path) -> None:
+async def test_saved_program_is_a_typed_tool_and_a_function(open_tree: Opener, tmp_path: Path) -> None:
     """A model calls it by name, another program calls it, and the creating program runs both sorts."""
     (open_tree.workspace / "a.txt").write_text("hello\n")
     programs = saved(tmp_path / "programs", count=COUNT, twice=TWICE)
@@ -107,7 +107,7 @@ async def test_only_sessions_whose_lists_name_a_saved_program_hold_it(
                 await tree.main.run_program("count", path="a.txt")
 
 
-async def test_a_resumed_program_runs_the_text_of_its_journal(open_tree: Opener, tmp_path: Path) -> None:
+async def test_resumed_program_runs_the_text_of_its_journal(open_tree: Opener, tmp_path: Path) -> None:
     """A file that changed meanwhile changes later calls, and none that had begun."""
     programs = saved(tmp_path / "programs", steps=STEPS)
     model = calling("steps", word="old")
@@ -127,7 +127,7 @@ async def test_a_resumed_program_runs_the_text_of_its_journal(open_tree: Opener,
         assert [text for _, text in effects(open_tree.workspace)] == ["old", "old", "old!"]
 
 
-async def test_a_program_that_calls_itself_ends(open_tree: Opener, tmp_path: Path) -> None:
+async def test_program_that_calls_itself_ends(open_tree: Opener, tmp_path: Path) -> None:
     """The depth is bounded, and the error reaches the outermost program."""
     main = "async def main(level: int) -> int:\n    return await deep(level=level + 1)\n"
     deep = f'"""Calls itself."""\n\n\n{main}'
@@ -143,7 +143,7 @@ def refuse(request: ModelRequest) -> Any:
     raise AssertionError(f"a model was asked in {request.session_id}")
 
 
-async def test_a_child_runs_a_program_instead_of_a_model(open_tree: Opener, tmp_path: Path) -> None:
+async def test_child_runs_a_program_instead_of_a_model(open_tree: Opener, tmp_path: Path) -> None:
     """Its value is the child's result, by handle and in a program; what can't begin never becomes a child."""
     (open_tree.workspace / "a.txt").write_text("hello\n")
     programs = saved(tmp_path / "programs", count=COUNT)
@@ -164,7 +164,7 @@ other = await spawn("worker", program="1 / 0", on_error="return")
             await tree.main.spawn("branch", "count", program="coutn")
 
 
-async def test_a_child_with_a_program_survives_its_host(open_tree: Opener, tmp_path: Path) -> None:
+async def test_child_with_a_program_survives_its_host(open_tree: Opener, tmp_path: Path) -> None:
     """Resumed, it goes on from its answers, and no call runs twice."""
     programs = saved(tmp_path / "programs", steps=STEPS)
     model = FunctionModel(refuse)

@@ -52,7 +52,7 @@ MEANT = {"filePath": "a", "lines": [1, "b"], "deep": {"on": True}, "note": "c"}
 
 
 @pytest.mark.covers("S24")
-async def test_a_schema_from_elsewhere_is_kept_to_the_letter(open_tree: Opener) -> None:
+async def test_schema_from_elsewhere_is_kept_to_the_letter(open_tree: Opener) -> None:
     """Slips are put right, faults go back with schema and field, an older draft means what it says."""
     wrong: list[dict[str, Any]] = [{"where": "a", "lines": ["x"]}, {"lines": []}]
     script = ScriptedModel(
@@ -78,7 +78,7 @@ async def test_a_schema_from_elsewhere_is_kept_to_the_letter(open_tree: Opener) 
     "schema",
     [{"type": "array"}, {"type": "object", "properties": {"a": {"type": "nonsense"}}}, {"$ref": "x://y"}],
 )
-async def test_a_schema_that_is_none_is_refused_before_any_session(
+async def test_schema_that_is_none_is_refused_before_any_session(
     open_tree: Opener, schema: dict[str, Any]
 ) -> None:
     """By the tool's name."""

@@ -85,7 +85,7 @@ def channel() -> QueueChannel:
 
 @pytest.mark.covers("I34", "S37")
 @EACH_SORT
-async def test_a_tool_of_owners_goes_by_who_speaks(open_tree: Opener, model: Any) -> None:
+async def test_tool_of_owners_goes_by_who_speaks(open_tree: Opener, model: Any) -> None:
     """Neither shown nor listed nor run for a stranger, whatever name they give; there again for an owner."""
     async with open_tree(model, tools=(ledger,), channel=channel()) as tree:
         for sender, is_owner in (
@@ -106,7 +106,7 @@ async def test_a_tool_of_owners_goes_by_who_speaks(open_tree: Opener, model: Any
 
 
 @pytest.mark.covers("S37", "I34")
-async def test_a_tool_of_owners_is_refused_to_strangers_where_it_is_forced(open_tree: Opener) -> None:
+async def test_tool_of_owners_is_refused_to_strangers_where_it_is_forced(open_tree: Opener) -> None:
     """Removed *and* refused: what forces it on Main does not get it run for a stranger."""
     policy = PolicyConfig(tools=ToolPolicy(deny=("ledger",)))
     tree = open_tree(OBEYING, tools=(ledger,), channel=channel(), policy=policy)
@@ -126,7 +126,7 @@ async def test_where_nobody_is_listed_no_sender_is_an_owner(open_tree: Opener) -
                 tree.main.send("look", sender=nobody)  # type: ignore[arg-type]
 
 
-async def test_a_group_s_lists_bind_those_who_speak_there_and_all_below(open_tree: Opener) -> None:
+async def test_group_s_lists_bind_those_who_speak_there_and_all_below(open_tree: Opener) -> None:
     """A child of such a turn, and the turn that hears of it, hold no more; the next one does again."""
     policy = PolicyConfig(groups={"club": ToolLists(deny=("find", "exec"))})
     async with open_tree(OBEYING, policy=policy) as tree:
@@ -233,7 +233,7 @@ async def test_only_an_owner_s_answer_decides(open_tree: Opener) -> None:
 
 
 @pytest.mark.covers("REL-L13")
-async def test_a_stranger_s_answer_on_the_channel_is_dropped(open_tree: Opener) -> None:
+async def test_stranger_s_answer_on_the_channel_is_dropped(open_tree: Opener) -> None:
     """The channel is asked again until an owner answers; a crowd of strangers leaves it to the program."""
     async with open_tree(OBEYING, tools=(deploy,), channel=Crowd("bob", "eve", "olga")) as tree:
         assert await tree.main.send("deploy", sender="bob") == "deployed"
@@ -248,7 +248,7 @@ async def test_a_stranger_s_answer_on_the_channel_is_dropped(open_tree: Opener) 
 
 
 @pytest.mark.parametrize("owners", ["olga", [""], [7], ["olga", None]])
-async def test_a_list_of_owners_is_a_list_of_ids(open_tree: Opener, owners: Any) -> None:
+async def test_list_of_owners_is_a_list_of_ids(open_tree: Opener, owners: Any) -> None:
     """One text would make an owner of every letter."""
     with pytest.raises(ConfigError, match="a channel's owners"):
         open_tree(OBEYING, channel=QueueChannel(owners=owners))

@@ -45,9 +45,7 @@ def family(request: ModelRequest) -> Answer:
 
 
 @pytest.mark.covers("STP2")
-async def test_a_receipt_lists_every_descendant_and_how_it_ended(
-    open_tree: Opener, board: Switchboard
-) -> None:
+async def test_receipt_lists_every_descendant_and_how_it_ended(open_tree: Opener, board: Switchboard) -> None:
     """Cancelling in the middle of everything: sleeping tools, pending approvals, waiting parents."""
     sleeper = Sleeper(board)
     tools = [*TOOLS, sleeper]
@@ -98,7 +96,7 @@ async def test_cancelling_tells_a_session_why_before_it_ends(open_tree: Opener, 
         assert "aborted" in results(tree, "main/w1")[0].text
 
 
-async def test_a_program_that_waits_for_a_reply_learns_of_the_end(
+async def test_program_that_waits_for_a_reply_learns_of_the_end(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """``send`` and ``call`` under way at the end raise; they never hang."""
@@ -139,7 +137,7 @@ async def test_finishing_completes_main_and_cancels_what_still_runs(
 
 @pytest.mark.covers("Z2")
 @pytest.mark.parametrize("own", [True, False], ids=["its own", "its kind's"])
-async def test_a_session_ends_when_its_time_to_live_is_over(
+async def test_session_ends_when_its_time_to_live_is_over(
     open_tree: Opener, board: Switchboard, own: bool
 ) -> None:
     """It has expired, and so has everything below it; its siblings live."""
@@ -163,7 +161,7 @@ async def test_a_session_ends_when_its_time_to_live_is_over(
     pytest.fail("the Worker never got to work")
 
 
-async def test_a_time_to_live_counts_from_the_first_host(open_tree: Opener, board: Switchboard) -> None:
+async def test_time_to_live_counts_from_the_first_host(open_tree: Opener, board: Switchboard) -> None:
     """However long the tree was quiet before: its time is the clock's."""
     sleeper = Sleeper(board)
     async with open_tree(
@@ -203,7 +201,7 @@ async def test_children_end_with_their_parent(open_tree: Opener, board: Switchbo
             assert ended.index(child) < ended.index(child.rpartition("/")[0])
 
 
-async def test_a_failed_branch_waits_for_its_children(open_tree: Opener, board: Switchboard) -> None:
+async def test_failed_branch_waits_for_its_children(open_tree: Opener, board: Switchboard) -> None:
     """A failing model ends its own session only after its children had their say."""
     sleeper = Sleeper(board, 0.05)
 
@@ -222,7 +220,7 @@ async def test_a_failed_branch_waits_for_its_children(open_tree: Opener, board: 
         assert (await tree.session("main/b1/w1").result()).status is SessionStatus.COMPLETED
 
 
-async def test_a_stopping_session_spawns_nothing_more(open_tree: Opener, board: Switchboard) -> None:
+async def test_stopping_session_spawns_nothing_more(open_tree: Opener, board: Switchboard) -> None:
     """Between being asked to stop and the end no child is started."""
     deaf = Deaf(board)
     async with open_tree(ScriptedModel([script_call("deaf"), "done"]), tools=[deaf]) as tree:
@@ -236,7 +234,7 @@ async def test_a_stopping_session_spawns_nothing_more(open_tree: Opener, board: 
         assert len(await cancelling) == 1
 
 
-async def test_a_session_with_living_children_suspends_and_hears_them(open_tree: Opener) -> None:
+async def test_session_with_living_children_suspends_and_hears_them(open_tree: Opener) -> None:
     """A Branch's final message holds only once its children have ended; their results come together."""
     model = FunctionModel(
         lambda request: (

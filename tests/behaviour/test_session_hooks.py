@@ -35,7 +35,7 @@ def children(found: Sequence[SessionSpawned]) -> list[tuple[str, str | None]]:
     return [(fact.spec.task, fact.spec.label) for fact in found if fact.spec.parent is not None]
 
 
-async def test_a_childs_words_are_those_the_hooks_found(open_tree: Opener, board: Switchboard) -> None:
+async def test_childs_words_are_those_the_hooks_found(open_tree: Opener, board: Switchboard) -> None:
     """For a tool and for the program; guards see what the others made of it, and it is journaled so."""
     log = Log(board)
     guard = Matching(None, log, priority=9, guards=True)
@@ -58,7 +58,7 @@ async def test_a_childs_words_are_those_the_hooks_found(open_tree: Opener, board
     ]
 
 
-async def test_a_spawn_that_is_refused_starts_nothing(open_tree: Opener) -> None:
+async def test_spawn_that_is_refused_starts_nothing(open_tree: Opener) -> None:
     """The model reads why, the program is informed, and the journal says so of both."""
     hooks = [Matching(BlockCall("not today"), priority=1), Matching(REWORDED)]
     async with open_tree(ScriptedModel([WISH, "over"]), hooks=hooks) as tree:
@@ -76,7 +76,7 @@ async def test_a_spawn_that_is_refused_starts_nothing(open_tree: Opener) -> None
 @pytest.mark.covers("HOK2")
 @only_local
 @pytest.mark.parametrize("answer", [None, REWORDED], ids=["as it is", "reworded"])
-async def test_a_hook_widens_no_limit(open_tree: Opener, answer: SpawnAnswer) -> None:
+async def test_hook_widens_no_limit(open_tree: Opener, answer: SpawnAnswer) -> None:
     """What hooks let pass is judged like anything else."""
     limits = Limits(max_total=1)
     async with open_tree(ScriptedModel(["over"]), limits=limits, hooks=[Matching(answer)]) as tree:

@@ -48,7 +48,7 @@ async def test_trees_opened_at_once_share_one(open_tree: Opener) -> None:
 
 
 @pytest.mark.slow
-async def test_an_open_runtime_is_joined_and_stays_its_programs(open_tree: Opener) -> None:
+async def test_open_runtime_is_joined_and_stays_its_programs(open_tree: Opener) -> None:
     """A tree that is given none uses the one the program opened, and does not close it."""
     async with open_tree.runtime() as runtime:
         async with open_tree(MODEL) as tree:
@@ -115,7 +115,7 @@ async def test_two_programs_remember_together(open_tree: Opener) -> None:
             assert "the sea is green" in str(found.output)
 
 
-async def test_a_failed_start_leaves_the_others_open(open_tree: Opener) -> None:
+async def test_failed_start_leaves_the_others_open(open_tree: Opener) -> None:
     """The runtime of those that are open stays."""
     async with open_tree(MODEL) as tree:
         with pytest.raises(Exception, match="no tree 'tnone'"):
@@ -127,7 +127,7 @@ async def test_a_failed_start_leaves_the_others_open(open_tree: Opener) -> None:
 
 
 @pytest.mark.slow
-async def test_a_tree_nobody_holds_is_closed_by_the_next(
+async def test_tree_nobody_holds_is_closed_by_the_next(
     open_tree: Opener, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is reported, and can be resumed."""

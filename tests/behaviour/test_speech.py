@@ -21,7 +21,7 @@ from tests.behaviour.tree_fixtures import Opener
 @pytest.mark.covers("S16")
 @pytest.mark.slow
 @pytest.mark.on_ray
-async def test_a_branch_speaks_and_a_worker_does_not(open_tree: Opener) -> None:
+async def test_branch_speaks_and_a_worker_does_not(open_tree: Opener) -> None:
     """Without the web, too; a Worker's call finds no such tool, and writes nothing."""
     script: list[Answer] = [script_call("tts", text="good morning", path="said.wav"), "done"]
     agents = {"default": AgentSpec(tools=["tts"])}
@@ -62,7 +62,7 @@ asyncio.run(main())
 
 @pytest.mark.slow
 @pytest.mark.covers("S16")
-def test_a_session_lacks_tts_where_nothing_can_speak(tmp_path: Path) -> None:
+def test_session_lacks_tts_where_nothing_can_speak(tmp_path: Path) -> None:
     """A session without espeak-ng and speech service does not hold the tool; a service gives it back."""
     program, bwrap = find_speech_program(), shutil.which("bwrap")
     assert bwrap is not None

@@ -115,7 +115,7 @@ async def linger(request: ModelRequest) -> AsyncIterator[Piece]:
 
 
 @pytest.mark.covers("I12")
-async def test_a_streamed_reply_is_heard_and_acted_on(open_tree: Opener) -> None:
+async def test_streamed_reply_is_heard_and_acted_on(open_tree: Opener) -> None:
     """Text comes in pieces; calls run once whole; one cut short is refused, whatever its tool would take."""
     async with open_tree(StreamFunctionModel(speak, name="anthropic:test"), tools=[Echo(), Shout()]) as tree:
         watching = tree.progress("main")

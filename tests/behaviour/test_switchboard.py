@@ -35,9 +35,7 @@ def own_board() -> Iterator[Switchboard]:
     board.close()
 
 
-async def test_a_flag_lets_everybody_through_who_waits_or_comes_later(
-    own_board: Switchboard, way: Way
-) -> None:
+async def test_flag_lets_everybody_through_who_waits_or_comes_later(own_board: Switchboard, way: Way) -> None:
     """Coroutines and threads alike, once it is set and not before."""
     flag = Flag(way(own_board), "flag")
     waiting = [asyncio.create_task(flag.wait()) for _ in range(3)]
@@ -54,7 +52,7 @@ async def test_a_flag_lets_everybody_through_who_waits_or_comes_later(
     assert flag.is_set()
 
 
-async def test_a_turnstile_lets_through_as_many_as_it_was_released_for(
+async def test_turnstile_lets_through_as_many_as_it_was_released_for(
     own_board: Switchboard, way: Way
 ) -> None:
     """In the order they came; whoever stops waiting uses nothing up."""
@@ -85,7 +83,7 @@ async def test_a_turnstile_lets_through_as_many_as_it_was_released_for(
     assert sorted(through) == [0, 1]
 
 
-async def test_a_log_is_the_list_of_what_was_written(own_board: Switchboard, way: Way) -> None:
+async def test_log_is_the_list_of_what_was_written(own_board: Switchboard, way: Way) -> None:
     """What was written is there when ``append`` returns; values come back as their JSON form."""
     log = Log(way(own_board), "log")
     assert log == []
@@ -102,7 +100,7 @@ async def test_a_log_is_the_list_of_what_was_written(own_board: Switchboard, way
     assert log != ["one"]
 
 
-async def test_a_counter_gives_every_caller_another_number(own_board: Switchboard, way: Way) -> None:
+async def test_counter_gives_every_caller_another_number(own_board: Switchboard, way: Way) -> None:
     """However many count at a time."""
     counter = Counter(way(own_board), "counter")
     numbers: list[int] = []
@@ -156,7 +154,7 @@ async def test_all_of_it_works_from_another_process(own_board: Switchboard) -> N
         assert await program.wait() == 0
 
 
-async def test_a_signal_travels_as_a_name(own_board: Switchboard) -> None:
+async def test_signal_travels_as_a_name(own_board: Switchboard) -> None:
     """Unpickled twice, here or after another trip, it is the same signal; two new ones are two."""
     log = Log(own_board)
     there = pickle.loads(pickle.dumps(log))
@@ -167,7 +165,7 @@ async def test_a_signal_travels_as_a_name(own_board: Switchboard) -> None:
     assert Log(own_board) == []
 
 
-async def test_a_wrong_token_opens_nothing(own_board: Switchboard) -> None:
+async def test_wrong_token_opens_nothing(own_board: Switchboard) -> None:
     """Whoever does not know the secret is hung up on, and changes nothing."""
     log = Log(own_board, "log")
     with pytest.raises(ConnectionError):

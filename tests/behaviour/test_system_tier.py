@@ -37,7 +37,7 @@ def agents(**answers: SystemAnswer) -> dict[str, AgentSpec]:
 
 
 @pytest.mark.covers("A11")
-async def test_a_system_call_runs_by_default(open_tree: Opener) -> None:
+async def test_system_call_runs_by_default(open_tree: Opener) -> None:
     """Nobody is asked, and the words arrive."""
     channel = QueueChannel()
     async with open_tree(MODEL, channel=channel) as tree:
@@ -45,7 +45,7 @@ async def test_a_system_call_runs_by_default(open_tree: Opener) -> None:
         assert await channel.messages.get() == "hello"
 
 
-async def test_a_system_call_is_refused_where_the_agent_says_deny(open_tree: Opener) -> None:
+async def test_system_call_is_refused_where_the_agent_says_deny(open_tree: Opener) -> None:
     """The refusal names agent and tier, and nobody is asked."""
     async with open_tree(MODEL, agents=agents(default="deny")) as tree:
         with pytest.raises(PermissionDenied, match="no System calls"):
@@ -55,7 +55,7 @@ async def test_a_system_call_is_refused_where_the_agent_says_deny(open_tree: Ope
 
 @pytest.mark.covers("A12")
 @pytest.mark.on_ray
-async def test_a_system_call_is_asked_about_where_the_agent_says_ask(open_tree: Opener) -> None:
+async def test_system_call_is_asked_about_where_the_agent_says_ask(open_tree: Opener) -> None:
     """The person's no is the call's end."""
     asked: list[str] = []
 
@@ -69,7 +69,7 @@ async def test_a_system_call_is_asked_about_where_the_agent_says_ask(open_tree: 
     assert len(asked) == 1
 
 
-async def test_a_child_of_a_laxer_agent_is_held_to_what_its_parent_may(
+async def test_child_of_a_laxer_agent_is_held_to_what_its_parent_may(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """Rights only shrink on the way down: a lax agent below a strict one stays strict."""
@@ -86,7 +86,7 @@ async def test_a_child_of_a_laxer_agent_is_held_to_what_its_parent_may(
 
 @pytest.mark.covers("A12")
 @pytest.mark.parametrize("said", ["ask", "deny"])
-async def test_a_channel_holds_its_trees_to_what_it_says(open_tree: Opener, said: SystemAnswer) -> None:
+async def test_channel_holds_its_trees_to_what_it_says(open_tree: Opener, said: SystemAnswer) -> None:
     """A lax agent is no way around it, for Main and those below, also where the tree is taken up again."""
     channel = QueueChannel(system_tier=said)
     async with open_tree(MODEL, agents=agents(default="allow"), channel=channel) as tree:
@@ -126,7 +126,7 @@ async def test_a_channel_holds_its_trees_to_what_it_says(open_tree: Opener, said
         ),
     ],
 )
-async def test_a_refusal_names_the_setting_that_makes_it(
+async def test_refusal_names_the_setting_that_makes_it(
     open_tree: Opener, options: dict[str, Any], place: str
 ) -> None:
     """Channel, policy or agent: whichever says ``deny``, and no other."""
@@ -138,7 +138,7 @@ async def test_a_refusal_names_the_setting_that_makes_it(
 
 
 @pytest.mark.parametrize("variant", ["local"])
-async def test_a_refusal_by_the_mode_names_the_mode(open_tree: Opener) -> None:
+async def test_refusal_by_the_mode_names_the_mode(open_tree: Opener) -> None:
     """No setting says ``deny``: the mode that is named refuses what it makes a question."""
     async with open_tree(MODEL, approvals="never") as tree:
         with pytest.raises(PermissionDenied, match="the tree's approval mode is 'never'"):
@@ -164,7 +164,7 @@ async def test_what_a_channel_says_of_system_calls_is_one_of_three_words(open_tr
     ],
     ids=["everywhere", "agent", "group", "strictest", "others"],
 )
-async def test_the_policy_file_says_what_becomes_of_system_calls(
+async def test_policy_file_says_what_becomes_of_system_calls(
     open_tree: Opener, tmp_path: Path, said: dict[str, Any], answer: str
 ) -> None:
     """For all, for an agent, for the group of a channel; the strictest counts."""
@@ -182,7 +182,7 @@ async def test_the_policy_file_says_what_becomes_of_system_calls(
         assert tree.main.status().system_tier == answer
 
 
-async def test_an_answer_that_is_none_is_refused(open_tree: Opener, tmp_path: Path) -> None:
+async def test_answer_that_is_none_is_refused(open_tree: Opener, tmp_path: Path) -> None:
     """With the member's name."""
     policy = tmp_path / "policy.json"
     policy.write_text('{"systemTierByAgent": {"default": "maybe"}}')
@@ -190,7 +190,7 @@ async def test_an_answer_that_is_none_is_refused(open_tree: Opener, tmp_path: Pa
         open_tree(MODEL, policy=policy)
 
 
-async def test_an_agent_there_is_not_is_told(open_tree: Opener) -> None:
+async def test_agent_there_is_not_is_told(open_tree: Opener) -> None:
     """A restriction that a typo would lift is a warning with the nearest name, an error where asked for."""
     policy = PolicyConfig(system_tier_by_agent={"defualt": "deny"})
     with pytest.warns(PolicyWarning, match=r"no agent of that name; did you mean 'default'"):

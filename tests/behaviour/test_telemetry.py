@@ -68,7 +68,7 @@ def held(place: Path, secret: str) -> list[str]:
 
 
 @pytest.mark.parametrize("backend", ["local", pytest.param("ray", marks=pytest.mark.slow)])
-def test_a_tree_is_one_trace_over_its_processes_and_lives(backend: str, tmp_path: Path) -> None:
+def test_tree_is_one_trace_over_its_processes_and_lives(backend: str, tmp_path: Path) -> None:
     """Children, an approval, a failure and a resumed tree: one trace with the right parents, in order."""
     places = (backend, tmp_path / "workspace", tmp_path / "state")
     places[1].mkdir()
@@ -108,7 +108,7 @@ def test_a_tree_is_one_trace_over_its_processes_and_lives(backend: str, tmp_path
     assert set(holders) == {own}, "the exporter's headers stay in the program"
 
 
-def test_a_program_that_dies_leaves_a_trace_that_its_tree_continues(tmp_path: Path) -> None:
+def test_program_that_dies_leaves_a_trace_that_its_tree_continues(tmp_path: Path) -> None:
     """What was open keeps its id; what may not have been exported comes again, equal in everything."""
     places = ("local", tmp_path / "workspace", tmp_path / "state")
     places[1].mkdir()
@@ -127,7 +127,7 @@ def test_a_program_that_dies_leaves_a_trace_that_its_tree_continues(tmp_path: Pa
 
 
 @pytest.mark.parametrize("collector", [Collector(500), Collector(stalls=True)], ids=["refuses", "stalls"])
-def test_a_collector_that_does_not_work_disturbs_no_tree(collector: Collector, tmp_path: Path) -> None:
+def test_collector_that_does_not_work_disturbs_no_tree(collector: Collector, tmp_path: Path) -> None:
     """The tree runs, closing waits a bounded time, and the loss is reported with a count and no secret."""
     places = ("local", tmp_path / "workspace", tmp_path / "state")
     places[1].mkdir()
@@ -149,7 +149,7 @@ MALFORMED = {
 @pytest.mark.short(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MALFORMED))
-def test_a_malformed_variable_is_refused_and_never_shown(name: str, tmp_path: Path) -> None:
+def test_malformed_variable_is_refused_and_never_shown(name: str, tmp_path: Path) -> None:
     """The library would quote it, and a token may be in it."""
     (tmp_path / "workspace").mkdir()
     variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", name: MALFORMED[name]}
@@ -158,7 +158,7 @@ def test_a_malformed_variable_is_refused_and_never_shown(name: str, tmp_path: Pa
     assert SECRET not in errors
 
 
-async def test_the_program_s_own_provider_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_program_s_own_provider_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its processors get the spans, on every backend the same; contents only if asked for, and redacted."""
     monkeypatch.setattr(tree_tracer, "CLOSE_WAIT_S", MOST_S)
     for content in (False, True):
@@ -180,9 +180,7 @@ async def test_the_program_s_own_provider_is_used(tmp_path: Path, monkeypatch: p
         assert ("tell me" in shown) == content
 
 
-async def test_a_provider_that_fails_disturbs_no_tree(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_provider_that_fails_disturbs_no_tree(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A processor that raises costs its spans, which are counted."""
 
     class Broken(SimpleSpanProcessor):

@@ -56,7 +56,7 @@ TOLD: dict[str, Callable[[], Any]] = {
 @pytest.mark.covers("REL-L17")
 @pytest.mark.slow
 @pytest.mark.parametrize("told", TOLD)
-async def test_a_tool_can_raise_its_tier_and_never_lower_it(open_tree: Opener, told: str) -> None:
+async def test_tool_can_raise_its_tier_and_never_lower_it(open_tree: Opener, told: str) -> None:
     """Whatever is no tier counts as the highest: nothing runs unasked by a wrong report."""
     model = ScriptedModel([script_call("telling", text=told), "done"])
     async with open_tree(model, tools=[Telling()]) as tree:

@@ -34,7 +34,7 @@ def quiet(request: ModelRequest) -> Answer:
 
 @pytest.mark.covers("S14")
 @pytest.mark.on_ray
-async def test_a_job_of_the_model_gives_main_its_message(open_tree: Opener) -> None:
+async def test_job_of_the_model_gives_main_its_message(open_tree: Opener) -> None:
     """The model adds it, its only time comes while the session is idle, and Main reads who wrote it."""
 
     def planner(request: ModelRequest) -> Answer:
@@ -59,7 +59,7 @@ async def test_a_job_of_the_model_gives_main_its_message(open_tree: Opener) -> N
 
 
 @pytest.mark.covers("S14")
-async def test_a_job_starts_a_session_that_reports(open_tree: Opener) -> None:
+async def test_job_starts_a_session_that_reports(open_tree: Opener) -> None:
     """It has the agent and the budget of the job; Main gets its result; the history says how it ended."""
     async with open_tree(FunctionModel(quiet), policy=EVERYTHING, agents={"clerk": AgentSpec()}) as tree:
         await tree.main.call(
@@ -88,7 +88,7 @@ async def test_a_job_starts_a_session_that_reports(open_tree: Opener) -> None:
 
 
 @pytest.mark.covers("S14")
-async def test_a_time_that_came_while_the_tree_was_closed_runs_once(open_tree: Opener) -> None:
+async def test_time_that_came_while_the_tree_was_closed_runs_once(open_tree: Opener) -> None:
     """It runs when the tree is resumed, and a second restart runs nothing again."""
     tree = await open_tree(FunctionModel(quiet), policy=EVERYTHING).start()
     try:

@@ -69,7 +69,7 @@ async def test_no_worker_dies_in_the_queue(open_tree: Opener) -> None:
 
 @pytest.mark.slow
 @pytest.mark.own_runtime
-async def test_a_life_that_began_is_bounded(open_tree: Opener, board: Switchboard) -> None:
+async def test_life_that_began_is_bounded(open_tree: Opener, board: Switchboard) -> None:
     """A restart does not begin it again: it goes on, and comes to its end."""
     ttl_s = open_tree.moment_s * 8
     sleeper = Sleeper(board)

@@ -48,7 +48,7 @@ class Clerk:
 
 @pytest.mark.covers("REL-L69")
 @pytest.mark.parametrize("kind", [SessionKind.BRANCH, SessionKind.WORKER])
-async def test_a_session_is_told_of_itself_alone(open_tree: Opener, kind: SessionKind) -> None:
+async def test_session_is_told_of_itself_alone(open_tree: Opener, kind: SessionKind) -> None:
     """REL-L69: status, prompt and conversation of a child; its status has the members of a report alone."""
     agents = {
         "default": AgentSpec(config=AgentConfig(prompt=PRIVATE["Main's prompt"])),

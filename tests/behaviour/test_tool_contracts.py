@@ -53,7 +53,7 @@ LATER: dict[Part, str] = dict.fromkeys(get_args(Part), "it starts a browser: in 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name in ON_PAGES)) for name in TOOLS]
 )
-async def test_a_built_in_tool_keeps_its_contract(name: str, site: Site, tmp_path: Path) -> None:
+async def test_built_in_tool_keeps_its_contract(name: str, site: Site, tmp_path: Path) -> None:
     """Each check of the contract, in trees on the local backend."""
     contracts = every_contract(site.url, site.port)
     report = await check_tool_contract(contracts[name], tmp_path)
@@ -61,7 +61,7 @@ async def test_a_built_in_tool_keeps_its_contract(name: str, site: Site, tmp_pat
 
 
 @pytest.mark.parametrize("name", ON_PAGES)
-async def test_a_tool_for_pages_keeps_the_first_parts_of_its_contract(
+async def test_tool_for_pages_keeps_the_first_parts_of_its_contract(
     name: str, site: Site, tmp_path: Path
 ) -> None:
     """Schema, a success, kinds, tier and handles: the short form of the test above."""
@@ -73,14 +73,14 @@ async def test_a_tool_for_pages_keeps_the_first_parts_of_its_contract(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", TOOLS)
-async def test_a_built_in_tool_keeps_its_contract_on_ray(name: str, site: Site, tmp_path: Path) -> None:
+async def test_built_in_tool_keeps_its_contract_on_ray(name: str, site: Site, tmp_path: Path) -> None:
     """The checks that cross processes."""
     contracts = every_contract(site.url, site.port)
     report = await check_tool_contract(contracts[name], tmp_path, backend="ray")
     assert report.passed
 
 
-async def test_a_tool_of_a_program_has_a_contract_too(tmp_path: Path) -> None:
+async def test_tool_of_a_program_has_a_contract_too(tmp_path: Path) -> None:
     """A function with ``@tool``; the report lists what was checked, and what was not."""
     contract = ToolContract(
         double, (ToolCase("two", {"number": 2}, says="4"),), not_checked={**AT_ONCE, **SHORT, **TEXT}
@@ -171,7 +171,7 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken.tool.name}: {broken.check}")
-async def test_a_broken_tool_is_found_out(broken: Broken, tmp_path: Path) -> None:
+async def test_broken_tool_is_found_out(broken: Broken, tmp_path: Path) -> None:
     """Each check can fail; the error names the check and what was wrong."""
     contract = ToolContract(
         broken.tool,
@@ -198,7 +198,7 @@ async def test_a_broken_tool_is_found_out(broken: Broken, tmp_path: Path) -> Non
         ({"slow": ToolCase("two", {"number": 2})}, "'slow'"),
     ],
 )
-async def test_a_contract_says_everything(given: dict[str, Any], says: str, tmp_path: Path) -> None:
+async def test_contract_says_everything(given: dict[str, Any], says: str, tmp_path: Path) -> None:
     """Each part has a case or a reason, not both."""
     whole = ToolContract(double, (ToolCase("two", {"number": 2}),), not_checked={**AT_ONCE, **SHORT, **TEXT})
     with pytest.raises(AssertionError, match=says):

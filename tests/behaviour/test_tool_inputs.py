@@ -66,7 +66,7 @@ async def test_input_that_nobody_gives_expires(open_tree: Opener) -> None:
         assert await facts_of(tree, InputGiven) == []
 
 
-async def test_an_interrupt_ends_a_call_that_waits_for_input(open_tree: Opener) -> None:
+async def test_interrupt_ends_a_call_that_waits_for_input(open_tree: Opener) -> None:
     """Its question is withdrawn, and an answer after that is refused."""
     tools = [AskingTool()]
     async with open_tree(booking_model(1), tools=tools, agents=AGENTS, limits=ENDLESS) as tree:

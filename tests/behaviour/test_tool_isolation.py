@@ -107,7 +107,7 @@ class Flood(Tool[Parts]):
 @only_local
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["output", "list", "details"])
-async def test_a_gigabyte_of_result_is_let_go(open_tree: Opener, where: str) -> None:
+async def test_gigabyte_of_result_is_let_go(open_tree: Opener, where: str) -> None:
     """It is cut or refused, its session goes on, and the process never holds it four times."""
     script = ScriptedModel([script_call("flood", names=[where], more={}), "over"])
     async with open_tree(script, tools=[Flood()]) as tree:

@@ -205,7 +205,7 @@ async def answers(
 @pytest.mark.parametrize("kind", [SessionKind.MAIN, SessionKind.BRANCH])
 @pytest.mark.covers("A17", "A18", "A36", "RGT9")
 @pytest.mark.on_ray
-async def test_a_tool_holds_what_it_declares_and_nothing_else(
+async def test_tool_holds_what_it_declares_and_nothing_else(
     open_tree: Opener, kind: SessionKind, hooks: tuple[Hook, ...]
 ) -> None:
     """A20, seed 004: by name, by ``require``, and by every way a plain look can follow."""
@@ -240,13 +240,13 @@ async def test_every_form_of_tool_is_narrowed(open_tree: Opener, hooks: tuple[Ho
         assert [found["held"] == [] for found in outputs] == [False, False, True] * 2
 
 
-async def test_a_result_that_a_hook_supplies_holds_nothing(open_tree: Opener) -> None:
+async def test_result_that_a_hook_supplies_holds_nothing(open_tree: Opener) -> None:
     """What a hook is given leads to no handle, whatever the tool would have held."""
     async with open_tree(asking(), tools=[supplied], hooks=[Listens()]) as tree:
         assert (await tree.main.call("supplied", {})).output == {"reached": [], "insides": []}
 
 
-async def test_a_client_tool_is_given_nothing_here(open_tree: Opener) -> None:
+async def test_client_tool_is_given_nothing_here(open_tree: Opener) -> None:
     """It declares no handle and can't: the program answers it, and no context of it exists."""
     ask = ClientTool("ask", "Ask the person.", Nothing, tier=PermissionTier.WORKSPACE)
     assert (ask.capabilities, ask.optional_capabilities) == (frozenset(), frozenset())
@@ -274,7 +274,7 @@ async def test_what_a_kind_never_holds_no_declaration_gives(open_tree: Opener, k
 
 @pytest.mark.covers("A17", "A18")
 @pytest.mark.on_ray
-async def test_a_context_says_whose_it_is(open_tree: Opener) -> None:
+async def test_context_says_whose_it_is(open_tree: Opener) -> None:
     """A18, A17: agent, session, call and workspace of the session itself, for every agent and kind."""
     agents = {"default": AgentSpec(), "clerk": AgentSpec(), "judge": AgentSpec()}
     async with open_tree(asking("look_on"), tools=[look_on], agents=agents) as tree:
@@ -323,7 +323,7 @@ async def test_without_a_channel_nobody_holds_one(open_tree: Opener, kind: Sessi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True])
-async def test_a_channel_comes_from_the_nearest_session_that_has_one(open_tree: Opener, own: bool) -> None:
+async def test_channel_comes_from_the_nearest_session_that_has_one(open_tree: Opener, own: bool) -> None:
     """A Branch with a callable approver has one in a tree without; its siblings have none."""
     optional = looks({"channel"}, 1)
 

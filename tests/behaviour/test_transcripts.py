@@ -42,7 +42,7 @@ async def spoken(tree: SessionTree) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_a_transcript_is_read_from_any_place(open_tree: Opener) -> None:
+async def test_transcript_is_read_from_any_place(open_tree: Opener) -> None:
     """What is left out and what is cut off comes from the whole, wherever pages begin."""
     async with open_tree(FunctionModel(reply), tools=TOOLS) as tree:
         whole = await spoken(tree)

@@ -101,7 +101,7 @@ async def test_what_a_double_keeps_for_itself_is_not_seen_where_it_was_made(
     assert kept == ([1] if open_tree.backend == "local" and not open_tree.travels else [])
 
 
-async def test_the_trees_of_a_test_may_share_a_runtime(open_tree: Opener) -> None:
+async def test_trees_of_a_test_may_share_a_runtime(open_tree: Opener) -> None:
     """A tree that asks for slots has its own; the others may be open together, each with its own facts."""
     model = ScriptedModel([script_call("look"), "done"])
     elsewhere = open_tree.elsewhere("other")

@@ -78,7 +78,7 @@ async def asking(open_tree: Opener, **options: Any) -> SessionTree:
 
 
 @pytest.mark.covers("A15", "REL-L15")
-async def test_an_answer_means_the_request_that_was_shown(open_tree: Opener) -> None:
+async def test_answer_means_the_request_that_was_shown(open_tree: Opener) -> None:
     """What was copied in one tree is unknown to the next one in the same state."""
     first = await asking(open_tree)
     try:

@@ -37,7 +37,7 @@ async def test_trees_are_found_by_their_purpose(open_tree: Opener) -> None:
             await one.trees(7)  # type: ignore[arg-type]
 
 
-async def test_a_runtime_without_trees_has_none(open_tree: Opener) -> None:
+async def test_runtime_without_trees_has_none(open_tree: Opener) -> None:
     """Before its first tree there may be no journal."""
     async with open_tree.runtime() as runtime:
         assert await runtime.trees() == []

@@ -79,7 +79,7 @@ TYPED: dict[str, tuple[Any, str, Any]] = {
 @pytest.mark.covers("A40")
 @pytest.mark.parametrize("kind", ["branch", "worker"])
 @pytest.mark.on_ray
-async def test_the_last_word_comes_as_the_type_asked_for(open_tree: Opener, kind: ChildKind) -> None:
+async def test_last_word_comes_as_the_type_asked_for(open_tree: Opener, kind: ChildKind) -> None:
     """Pydantic models, dataclasses, plain types and JSON Schemas: validated, and made into values."""
     script: dict[str, list[Answer]] = {
         f"main/{kind[0]}{number}": [text] for number, (_, text, _) in enumerate(TYPED.values(), 1)
@@ -132,7 +132,7 @@ async def test_mapped_children_have_labels_and_times_to_live(open_tree: Opener) 
 
 
 @pytest.mark.covers("A40")
-async def test_a_wrong_result_is_sent_back_and_mended(open_tree: Opener) -> None:
+async def test_wrong_result_is_sent_back_and_mended(open_tree: Opener) -> None:
     """The model learns the failing field; the second try counts."""
     model = ScriptedModel(['{"winner":"a","margin":7}', '{"winner":"a","margin":0.7}'])
     async with open_tree(model) as tree:
@@ -147,7 +147,7 @@ async def test_a_wrong_result_is_sent_back_and_mended(open_tree: Opener) -> None
 
 
 @pytest.mark.covers("A40")
-async def test_a_result_that_never_fits_fails_after_three_attempts(open_tree: Opener) -> None:
+async def test_result_that_never_fits_fails_after_three_attempts(open_tree: Opener) -> None:
     """Three attempts, then ``failed`` with the reason and without output; no fourth question."""
     model = ScriptedModel(["no", "{}", '{"winner":"a","margin":2}', "never asked"])
     async with open_tree(model) as tree:
@@ -245,7 +245,7 @@ async def test_each_way_a_call_ends_is_its_own_error(open_tree: Opener, board: S
         assert (await tree.main.call("read", {"path": "a.txt"})).text == "one\n"
 
 
-async def test_a_read_only_call_runs_during_a_turn_and_others_after_it(open_tree: Opener) -> None:
+async def test_read_only_call_runs_during_a_turn_and_others_after_it(open_tree: Opener) -> None:
     """Outside calls see a running turn: ReadOnly at once, what changes things at its end."""
     limits = Limits(approval_patience_s=None)
     model = ScriptedModel([script_call("launch"), "done"])

@@ -58,7 +58,7 @@ def lines(told: pytest.LogCaptureFixture, tree_id: str) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_the_first_request_nobody_listens_to_is_told(
+async def test_first_request_nobody_listens_to_is_told(
     open_tree: Opener, told: pytest.LogCaptureFixture, heard: Heard
 ) -> None:
     """It says which call waits, and what to do; the second is not reported again."""

@@ -83,7 +83,7 @@ async def test_text_from_outside_stands_between_marks(open_tree: Opener, asking:
 @pytest.mark.short(3)
 @pytest.mark.parametrize("after", ["allow", "ask", "deny"])
 @pytest.mark.parametrize("first", [script_call("mail"), script_call("sometimes", foreign=False)])
-async def test_the_policy_says_what_happens_afterwards(
+async def test_policy_says_what_happens_afterwards(
     open_tree: Opener, first: Any, after: SystemAnswer
 ) -> None:
     """Off by default; ``ask`` needs a yes, ``deny`` refuses; what only reads goes on as before."""

@@ -58,7 +58,7 @@ def _rows(view: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {row[0]: dict(zip(COLUMNS, row, strict=True)) for row in view["rows"]}
 
 
-async def test_a_view_shows_what_happened(open_tree: Opener) -> None:
+async def test_view_shows_what_happened(open_tree: Opener) -> None:
     """Rows, transcript with cleaned Markdown and differences, timeline, policy, search, and the past."""
     (open_tree.workspace / "a.txt").write_text("one\n", "utf-8")
     async with open_tree(FunctionModel(_answer), approvals="auto") as tree:
@@ -137,7 +137,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def test_a_bad_question_is_refused_in_words(open_tree: Opener) -> None:
+async def test_bad_question_is_refused_in_words(open_tree: Opener) -> None:
     """Whatever a page asks, it gets an answer or an error that says what was wrong."""
     async with open_tree(FunctionModel(_answer)) as tree:
         _, content, journal = _taken(tree)

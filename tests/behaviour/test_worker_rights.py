@@ -73,7 +73,7 @@ class Handles(Tool[Nothing]):
 @pytest.mark.slow
 @pytest.mark.parametrize("system_tier", ["allow", "ask", "deny"])
 @pytest.mark.parametrize("tools", [None, ("handles", "write", "sessions_spawn")])
-async def test_a_worker_of_any_agent_holds_no_handle_that_changes_anything(
+async def test_worker_of_any_agent_holds_no_handle_that_changes_anything(
     open_tree: Opener, system_tier: SystemAnswer, tools: tuple[str, ...] | None
 ) -> None:
     """REL-P11: no configuration gives a Worker a writer, shell, channel, memory writer or children."""
@@ -97,7 +97,7 @@ async def test_a_worker_of_any_agent_holds_no_handle_that_changes_anything(
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", FORCED)
 @pytest.mark.on_ray
-async def test_a_tool_forced_on_a_worker_is_denied_and_changes_nothing(open_tree: Opener, tool: str) -> None:
+async def test_tool_forced_on_a_worker_is_denied_and_changes_nothing(open_tree: Opener, tool: str) -> None:
     """A forced tool finds no handle: PermissionDenied, no file, no message, no session."""
     target = open_tree.workspace / "a.txt"
     target.write_text("one")
@@ -119,9 +119,7 @@ async def test_a_tool_forced_on_a_worker_is_denied_and_changes_nothing(open_tree
     assert [path.name for path in open_tree.workspace.iterdir()] == ["a.txt"]
 
 
-async def test_a_forced_tool_called_by_the_program_is_denied_too(
-    open_tree: Opener, board: Switchboard
-) -> None:
+async def test_forced_tool_called_by_the_program_is_denied_too(open_tree: Opener, board: Switchboard) -> None:
     """The program's own calls in a Worker meet the same rights, and learn it by a typed error."""
     model = Late(board, lambda request: "done")
     tree = open_tree(model)
@@ -137,7 +135,7 @@ async def test_a_forced_tool_called_by_the_program_is_denied_too(
     assert list(open_tree.workspace.iterdir()) == []
 
 
-async def test_a_worker_does_not_hold_what_was_not_forced(open_tree: Opener) -> None:
+async def test_worker_does_not_hold_what_was_not_forced(open_tree: Opener) -> None:
     """Without forcing, the call ends before the tool: the session does not hold it."""
     async with open_tree(ScriptedModel([script_call("write", path="a.txt", content="x"), "done"])) as tree:
         worker = await tree.main.spawn("worker", "change it")

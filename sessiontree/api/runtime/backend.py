@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.facts.tree_config import TreeConfig
     from sessiontree.contracts.recorded.results import SessionResult
     from sessiontree.journal.record import JournalRecord
-    from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+    from sessiontree.runtime.supervisor.tree_resources import TreeResources
     from sessiontree.runtime.transport.progress import ProgressBuffer
     from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
@@ -51,11 +51,11 @@ class Backend(Protocol):
         """Return a journaled tree's configuration."""
         ...
 
-    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
+    async def create(self, config: TreeConfig, setup: TreeResources) -> None:
         """Create a tree; durable when this returns."""
         ...
 
-    async def resume(self, tree_id: str, setup: TreeSetup) -> None:
+    async def resume(self, tree_id: str, setup: TreeResources) -> None:
         """Resume a tree from the journal."""
         ...
 

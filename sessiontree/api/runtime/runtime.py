@@ -80,7 +80,7 @@ _LOG = logging.getLogger("sessiontree")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class NotebookCell:
     """The run of a notebook cell that opens a tree."""
 
     identity: str
@@ -91,7 +91,7 @@ class Cell:
     """Names that the cell assigns."""
 
     @classmethod
-    def now(cls) -> Cell | None:
+    def now(cls) -> NotebookCell | None:
         """Return the cell that runs in this thread; None in a script, and if cells have no text."""
         names = vars(sys.modules["__main__"])
         if "__file__" in names:
@@ -159,11 +159,11 @@ class TreeService(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Tenant:
+class OpenTreeEntry:
     """One tree of a program on a runtime."""
 
     tree_id: str
-    cell: Cell | None
+    cell: NotebookCell | None
     runtime: Runtime
     held: weakref.ref[Any]
     """The object that the program holds."""
@@ -192,7 +192,7 @@ class Tenant:
         finally:
             await self.runtime.sharing.leave(self)
 
-    def is_abandoned(self, cell: Cell | None) -> bool:
+    def is_abandoned(self, cell: NotebookCell | None) -> bool:
         """Return whether the tree can no longer be used: its object is gone, or its cell ran again.
 
         If its cell ran again, the tree is kept as long as a variable holds it that the cell does not assign.
@@ -208,7 +208,7 @@ class Tenant:
         return all(name.startswith("_") or name in cell.assigned for name in holding)
 
 
-class Sharing:
+class SharedRuntimes:
     """The trees that share a runtime in one program: a tree without a given runtime joins the open one."""
 
     def __init__(
@@ -221,7 +221,7 @@ class Sharing:
         self._loop = _get_running_loop()
         self._is_private = False
         self._keepers = 0
-        self._tenants: list[Tenant] = []
+        self._tenants: list[OpenTreeEntry] = []
 
     @classmethod
     def join(
@@ -280,7 +280,7 @@ class Sharing:
             return False
         return all(each is None or each == own for each, own in zip(wanted, self._choices, strict=True))
 
-    async def enter(self, tenant: Tenant) -> None:
+    async def enter(self, tenant: OpenTreeEntry) -> None:
         """Add a tree, and release the trees that can no longer be used."""
         self._loop = self._loop or _get_running_loop()
         left = [each for each in self._tenants if each.is_abandoned(tenant.cell)]
@@ -308,7 +308,7 @@ class Sharing:
         await self._runtime.close()
         return True
 
-    async def leave(self, tenant: Tenant) -> None:
+    async def leave(self, tenant: OpenTreeEntry) -> None:
         """Remove a tree; the runtime closes with the last one, unless the program created it."""
         if tenant in self._tenants:
             self._tenants.remove(tenant)
@@ -414,7 +414,7 @@ class Runtime:
         except BaseException:
             self._claim.release()
             raise
-        self.sharing = Sharing(self, (backend, slots, memory), self._sharded)
+        self.sharing = SharedRuntimes(self, (backend, slots, memory), self._sharded)
         """The trees of this program that use it."""
         OPEN.append(self)
 

@@ -23,7 +23,7 @@ from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 if TYPE_CHECKING:
     from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
-    from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+    from sessiontree.runtime.supervisor.tree_resources import TreeResources
     from sessiontree.runtime.transport.progress import ProgressBuffer
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class ShardedBackend:
         shard.has_begun = True
         return config
 
-    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
+    async def create(self, config: TreeConfig, setup: TreeResources) -> None:
         """Create a tree in the shard with the fewest live sessions; durable when this returns."""
         shard, is_new = await self.shards.assign(config.tree_id)
         try:
@@ -104,7 +104,7 @@ class ShardedBackend:
             raise
         shard.has_begun = True
 
-    async def resume(self, tree_id: str, setup: TreeSetup) -> None:
+    async def resume(self, tree_id: str, setup: TreeResources) -> None:
         """Resume a tree in the shard whose journal holds it."""
         shard = await self.shards.find(tree_id)
         await shard.backend.resume(tree_id, setup)

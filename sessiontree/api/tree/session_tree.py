@@ -53,7 +53,13 @@ from sessiontree.api.runtime.paths import (
     resolve_state_dir,
     workspace_root,
 )
-from sessiontree.api.runtime.runtime import Cell, Runtime, Sharing, Tenant, show_values_in_cells
+from sessiontree.api.runtime.runtime import (
+    NotebookCell,
+    OpenTreeEntry,
+    Runtime,
+    SharedRuntimes,
+    show_values_in_cells,
+)
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.api.tree.keyword_options import ResumeOptions, TreeOptions
 from sessiontree.api.tree.running_tree import RunningTree
@@ -67,7 +73,7 @@ from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import get_model_name
 from sessiontree.runtime.rights.session_rights import read_journaled_policy
-from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+from sessiontree.runtime.supervisor.tree_resources import TreeResources
 
 if TYPE_CHECKING:
     from sessiontree.api.runtime.backend import Backend
@@ -95,7 +101,7 @@ class SessionTree(RunningTree):
             rights and purpose.
     """
 
-    _tenant: Tenant | None = None
+    _tenant: OpenTreeEntry | None = None
     """Its entry in the runtime while it is open."""
     _holder: tuple[object, Callable[[], Awaitable[None]]] | None = None
     _servers: tuple[GivenServer, ...] = ()
@@ -137,7 +143,7 @@ class SessionTree(RunningTree):
         warn_of_many_tools(self._agents, answering, {entry.name for entry in self._table})
         every_rule = {"approver": rules, "smart_rules": smart_rules}
         policy_row = build_policy_row(owners, group, self._table, self._agents, every_rule)
-        self._setup = TreeSetup.of(
+        self._setup = TreeResources.of(
             self._table,
             {name: spec.config for name, spec in self._agents.items()},
             answering,
@@ -172,7 +178,7 @@ class SessionTree(RunningTree):
         self._agents_md = options.get("agents_md", "workspace")
         self._runtime = self._given = runtime
         self._wishes = (options.get("backend", "ray"), options.get("slots"), memory)
-        self._cell = Cell.now()
+        self._cell = NotebookCell.now()
         self._readers = weakref.WeakSet()
         show_values_in_cells()
 
@@ -238,7 +244,7 @@ class SessionTree(RunningTree):
             from sessiontree.sandbox.containers.container import fill_workspace
 
             await fill_workspace(spec, self._root)
-        runtime = self._given or Sharing.join(self._state_dir, *self._wishes)
+        runtime = self._given or SharedRuntimes.join(self._state_dir, *self._wishes)
         async with self._enter_runtime(runtime):
             await runtime.backend.create(self._config, self._setup)
             self._open_desk(runtime.backend, after=0, last=0)
@@ -256,7 +262,7 @@ class SessionTree(RunningTree):
     async def _enter_runtime(self, runtime: Runtime) -> AsyncIterator[None]:
         """Attach the tree to a runtime, and detach it if opening it fails."""
         holder, closing = self._holder or (self, None)
-        tenant = Tenant(self.tree_id, self._cell, runtime, weakref.ref(holder), closing)
+        tenant = OpenTreeEntry(self.tree_id, self._cell, runtime, weakref.ref(holder), closing)
         self._tenant, self._runtime = tenant, runtime
         try:
             make_folders(self._setup.hidden)
@@ -300,8 +306,8 @@ class SessionTree(RunningTree):
         app, memory = take_app(app, options), options.get("memory")
         _check_memory(memory, runtime)
         TEXT.take(tree_id, "tree_id")
-        cell, wishes = Cell.now(), (options.get("backend", "ray"), options.get("slots"), memory)
-        serving = runtime or Sharing.join(
+        cell, wishes = NotebookCell.now(), (options.get("backend", "ray"), options.get("slots"), memory)
+        serving = runtime or SharedRuntimes.join(
             resolve_state_dir(options.get("state_dir")), *wishes, tree_id=tree_id
         )
         async with serving.sharing.kept():

@@ -28,7 +28,7 @@ from sessiontree.models.port import GatewayModel
 from sessiontree.policy.compiled import compile_policy
 from sessiontree.protected import own_places
 from sessiontree.runtime.gateway.model_gateway import GatewayCore
-from sessiontree.runtime.host.host import HostCore, HostEquipment
+from sessiontree.runtime.host.host import HostCore, HostResources
 from sessiontree.runtime.memory.memory_api import Ended, MemoryRight, ScopeAnswer
 from sessiontree.runtime.memory.memory_peers import open_store
 from sessiontree.runtime.memory.memory_service import MemoryService
@@ -38,7 +38,7 @@ from sessiontree.runtime.scheduling.settings import list_hidden_places, list_pri
 from sessiontree.runtime.supervisor.host_requests import answer_hosts
 from sessiontree.runtime.supervisor.local_supervisor import LocalSupervisor
 from sessiontree.runtime.supervisor.supervisor import Supervisor
-from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+from sessiontree.runtime.supervisor.tree_resources import TreeResources
 from sessiontree.runtime.timing.clock import TreeClock
 from sessiontree.runtime.transport.frames import Frame, PollReply
 from sessiontree.runtime.transport.link import HostLost
@@ -216,7 +216,7 @@ class LocalBackend:
         self._turns = CommandTurns()
         self._clock = TreeClock()
         self._models: dict[str, Mapping[str, GatewayModel]] = {}
-        self.equipment: dict[str, HostEquipment] = {}
+        self.equipment: dict[str, HostResources] = {}
         """The equipment of hosts, by tree."""
         self.transports: list[LocalTransport] = []
         """The transports of living hosts."""
@@ -317,7 +317,7 @@ class LocalBackend:
         """Return for memory the trees among these whose Main has completed."""
         return await self.core.list_completed_trees(tree_ids)
 
-    def _equip(self, name: str) -> HostEquipment:
+    def _equip(self, name: str) -> HostResources:
         tree_id = name.partition("#")[0]
         equipment = self.equipment.get(tree_id)
         if equipment is None:
@@ -328,13 +328,13 @@ class LocalBackend:
         """Return a journaled tree's configuration."""
         return await self.supervisor.read_config(tree_id)
 
-    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
+    async def create(self, config: TreeConfig, setup: TreeResources) -> None:
         """Create a tree; durable when this returns."""
         self._equip_tree(config.tree_id, setup)
         self._check_loop()
         await self.core.create(config, setup.agents)
 
-    async def resume(self, tree_id: str, setup: TreeSetup) -> None:
+    async def resume(self, tree_id: str, setup: TreeResources) -> None:
         """Resume a tree from the journal."""
         core = self.core
         self._check_loop()
@@ -349,11 +349,11 @@ class LocalBackend:
                 await self.release(tree_id)
             raise
 
-    def _equip_tree(self, tree_id: str, setup: TreeSetup) -> None:
+    def _equip_tree(self, tree_id: str, setup: TreeResources) -> None:
         web = None if setup.web is None else OutboundWeb(setup.web)
         policy = compile_policy(setup.table.rows, setup.policy)
         hooks, configuration = HookChain.for_hosts(setup.hooks), setup.configuration
-        self.equipment[tree_id] = HostEquipment(
+        self.equipment[tree_id] = HostResources(
             setup.table,
             setup.instant,
             (*self._hidden, *setup.hidden),

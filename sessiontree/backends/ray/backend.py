@@ -15,7 +15,7 @@ import ray
 from sessiontree.backends.ray.client.progress_client import ProgressPuller
 from sessiontree.backends.ray.client.serialization import add_program, pack
 from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
-from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.engine import RayConnection
 from sessiontree.backends.ray.engine.program_copy import ProgramCopies
 from sessiontree.backends.ray.hosts.placed_nodes import PlacedNodes
 from sessiontree.backends.ray.supervisor_launch import SupervisorLaunch, build_cluster_error
@@ -28,7 +28,7 @@ from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ApiKey
 from sessiontree.runtime.scheduling.settings import list_hidden_places
 from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
-from sessiontree.runtime.supervisor.tree_resources import PackedResources, TreeSetup
+from sessiontree.runtime.supervisor.tree_resources import PackedResources, TreeResources
 from sessiontree.runtime.transport.progress import ProgressBuffer
 from sessiontree.runtime.transport.supervisor_api import ActorRow, SupervisorApi
 from sessiontree.sandbox import detect_level
@@ -84,7 +84,7 @@ class RayBackend:
                 f"can't confine Workers: this kernel offers {level}, and Landlock ABI 3 and seccomp are "
                 "required; give kernel_enforcement='best_effort' to run them anyway, or use backend='local'"
             )
-        self._engine = Engine(address, num_cpus, insecure)
+        self._engine = RayConnection(address, num_cpus, insecure)
         if placement is not None and address is None and not ray.is_initialized():
             raise build_cluster_error()
         self._nodes = None if placement is None else PlacedNodes(placement, self._engine, enforcement)
@@ -151,15 +151,15 @@ class RayBackend:
         """Return a journaled tree's configuration."""
         return await (await self._ensure_started()).supervisor.read_config(tree_id)
 
-    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
+    async def create(self, config: TreeConfig, setup: TreeResources) -> None:
         """Create a tree; durable when this returns."""
         await self._open_tree(config.tree_id, config, setup)
 
-    async def resume(self, tree_id: str, setup: TreeSetup) -> None:
+    async def resume(self, tree_id: str, setup: TreeResources) -> None:
         """Resume a tree from the journal."""
         await self._open_tree(tree_id, None, setup)
 
-    async def _open_tree(self, tree_id: str, config: TreeConfig | None, setup: TreeSetup) -> None:
+    async def _open_tree(self, tree_id: str, config: TreeConfig | None, setup: TreeResources) -> None:
         packed = pack(setup, hidden=(*self._hidden, *setup.hidden))
         program = await asyncio.to_thread(self.copy_program)
         await self.open_packed(tree_id, config, setup.agents, packed, program)

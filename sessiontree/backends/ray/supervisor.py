@@ -15,8 +15,8 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.client.key_server import KEYS_SOCKET
-from sessiontree.backends.ray.client.local_line import LINES_SOCKET, LineListener, LocalLine
 from sessiontree.backends.ray.client.serialization import dump_value, load_value
+from sessiontree.backends.ray.client.socket_rpc import LINES_SOCKET, LineListener, SocketRpc
 from sessiontree.backends.ray.engine import engine_home
 from sessiontree.backends.ray.engine.engine_security import describe_listeners
 from sessiontree.backends.ray.hosts.actors import (
@@ -28,9 +28,9 @@ from sessiontree.backends.ray.hosts.actors import (
 )
 from sessiontree.backends.ray.hosts.placed_hosts import HostOrder, PlacedPools, PlacedTransport
 from sessiontree.backends.ray.hosts.process_start import (
-    RestartKeeper,
-    StartPace,
-    StartWatch,
+    ActorRestarter,
+    StartMonitor,
+    StartTimeout,
     build_runtime_env,
     note_for,
     open_failed_starts,
@@ -77,7 +77,7 @@ class SupervisorActor:
         sys.setswitchinterval(0.0005)
         self._settings = settings
         self._raylet = os.getppid()  # the raylet starts every actor's process on its node, also this one
-        self._pace = StartPace(settings.unseen_s)
+        self._pace = StartTimeout(settings.unseen_s)
         self._failed = open_failed_starts(settings)
         self._server = SupervisorProcess(
             key,
@@ -113,7 +113,7 @@ class SupervisorActor:
             return dump_value(await asking)
         return dump_value(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self._loop)))
 
-    def _make_program_line(self) -> LocalLine:
+    def _make_program_line(self) -> SocketRpc:
         async def follow(key: str, name: str) -> RpcResponse:
             return await self._server.follow(key, name, push, line.has_room)
 
@@ -134,7 +134,7 @@ class SupervisorActor:
             return await self._server.follow_results(key, results)
 
         results = self._server.make_result_push(send)
-        line = LocalLine(
+        line = SocketRpc(
             {
                 "ask": self._server.ask,
                 "follow": follow,
@@ -235,8 +235,8 @@ class SupervisorActor:
         shell = shell.options(**{**self._build_options("memory", note), **MEMORY_OPTIONS})
         me = ray.get_runtime_context().current_actor
         actor = shell.remote(me, given, settings.memory, settings.memory.uri_in(settings.state_dir))
-        keeper = RestartKeeper(
-            StartWatch(note, self._raylet, self._pace),
+        keeper = ActorRestarter(
+            StartMonitor(note, self._raylet, self._pace),
             partial(ray.kill, actor, no_restart=False),
             partial(self._failed.add, "memory"),
             lambda failures, reason: ray.kill(actor),  # callers get an error then
@@ -260,7 +260,7 @@ class SupervisorActor:
     ) -> RayTransport:
         me = ray.get_runtime_context().current_actor
         actor, reports = shell.remote(me, given), self._settings.reports
-        start, failed = StartWatch(note, self._raylet, self._pace), partial(self._failed.add, name)
+        start, failed = StartMonitor(note, self._raylet, self._pace), partial(self._failed.add, name)
         transport = make(actor, self._transports.discard, reports, start, failed)
         self._transports.add(transport)
         return transport

@@ -21,17 +21,17 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.client.key_server import GATEWAY, KEYS_SOCKET, MEMORY, KeyServer
-from sessiontree.backends.ray.client.local_line import LINES_SOCKET
+from sessiontree.backends.ray.client.socket_rpc import LINES_SOCKET
 from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
-from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.engine import RayConnection
 from sessiontree.backends.ray.engine.engine_settings import select_for_gateway
 from sessiontree.backends.ray.engine.program_copy import ProgramCopies
 from sessiontree.backends.ray.hosts.process_start import (
     JOINED_UNSEEN_S,
     UNSEEN_S,
-    RestartKeeper,
-    StartPace,
-    StartWatch,
+    ActorRestarter,
+    StartMonitor,
+    StartTimeout,
     build_runtime_env,
     end_started,
     note_for,
@@ -63,7 +63,7 @@ PASSED: Final = "variables"
 class SupervisorLaunch:
     """Starts the supervisor of one backend; what each field means, :class:`RayBackend` says."""
 
-    engine: Engine
+    engine: RayConnection
     copies: ProgramCopies
     state_dir: Path
     journal_dir: Path
@@ -78,7 +78,7 @@ class SupervisorLaunch:
     """The directory of sockets and notes; None = nothing was started."""
     client: SupervisorClient | None = None
     """Kept after the runtime was closed, so that calls get an error that says so."""
-    keeper: RestartKeeper | None = None
+    keeper: ActorRestarter | None = None
     keys: KeyServer | None = None
 
     def get_client(self) -> SupervisorClient:
@@ -143,8 +143,8 @@ class SupervisorLaunch:
             .remote(key, settings)
         )
         line = SupervisorClient(actor, key, lines=self.scratch / LINES_SOCKET)
-        keeper = self.keeper = RestartKeeper(
-            StartWatch(note, self.engine.raylet, StartPace(self._choose_unseen_s(), JOINED_UNSEEN_S)),
+        keeper = self.keeper = ActorRestarter(
+            StartMonitor(note, self.engine.raylet, StartTimeout(self._choose_unseen_s(), JOINED_UNSEEN_S)),
             partial(ray.kill, actor, no_restart=False),
             partial(open_failed_starts(settings).add, "supervisor"),
             partial(_give_up, line, actor),
@@ -265,7 +265,7 @@ async def _end(line: SupervisorClient) -> None:
         ray.kill(line.actor)
 
 
-def _lose(line: SupervisorClient, keeper: RestartKeeper, lost: Future[EngineLost]) -> None:
+def _lose(line: SupervisorClient, keeper: ActorRestarter, lost: Future[EngineLost]) -> None:
     if not lost.cancelled():
         line.lose(lost.result())
         keeper.stop()

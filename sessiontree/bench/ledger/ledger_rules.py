@@ -146,7 +146,7 @@ def choose_trial_size(suspects: int) -> int:
     return max(1, suspects // TRIAL_ROUNDS)
 
 
-class BeatWatch:
+class HeartbeatMonitor:
     """What one observer has seen of others' leases.
 
     Args:

@@ -21,7 +21,7 @@ from sessiontree import ConfigError, EngineLost, Runtime, SessionTreeError, Shar
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.ledger.leases import CostCapReached, SampleLease, Tally
 from sessiontree.bench.ledger.ledger import Ledger
-from sessiontree.bench.ledger.ledger_rules import BEAT_S, BeatWatch, CostCap
+from sessiontree.bench.ledger.ledger_rules import BEAT_S, CostCap, HeartbeatMonitor
 from sessiontree.bench.results.recorded_run import LEDGER
 from sessiontree.bench.run.attempts.attempt import AttemptLost, AttemptRun, walk_causes
 from sessiontree.bench.run.attempts.sample_clock import LoopWatch
@@ -195,7 +195,7 @@ class _Driver:
         self._keeper = RuntimeKeeper(place)
         self._running: dict[str, tuple[AttemptRun | None, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
-        self._watch = BeatWatch()
+        self._watch = HeartbeatMonitor()
         self._loop = LoopWatch()
         self._gate = ProviderGate(place, self._keeper.ensure_runtime, self._progress.say, self._changed.set)
         self._has_scored = False

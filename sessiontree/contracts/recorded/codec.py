@@ -100,7 +100,7 @@ def held(*, before: bool = False) -> Any:
     return field(default=None, metadata={"sparse": True, "held": "before" if before else "after"})
 
 
-class JoinedTexts:
+class FactJoiner:
     """The texts of facts with one cause and time; a fact is in the text of its neighbour if that holds it.
 
     Nothing is made but text: a fact that holds others is put together where it is read.
@@ -146,7 +146,7 @@ def pack_joined(facts: Sequence[Any]) -> list[str]:
     """
     if len(facts) == 1:
         return [pack(facts[0])]
-    joined = JoinedTexts()
+    joined = FactJoiner()
     for fact in facts:
         joined.add(fact, pack(fact))
     return joined.texts

@@ -86,18 +86,18 @@ from sessiontree.runtime.runner.session_runner import RunnerState, SessionRunner
 from sessiontree.runtime.timing.clock import TreeClock, read_monotonic_ms
 from sessiontree.runtime.transport.frames import (
     Adopt,
+    ContinueTurn,
     Feed,
     Frame,
+    HostUnsuitable,
     Kill,
-    Left,
-    LetGo,
     Outcome,
     PollReply,
-    Proceed,
     Release,
     ResendPrompt,
     SessionFrame,
-    Unfit,
+    SessionLeft,
+    SessionReturned,
     Watch,
 )
 from sessiontree.runtime.transport.link import Mailbox
@@ -129,7 +129,7 @@ class HostProcess(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HostEquipment:
+class HostResources:
     """A host's equipment for a tree: the same for every session of the tree."""
 
     table: ToolTable
@@ -187,7 +187,7 @@ _COMMANDS = frozenset({JOBS.name, SHELL.name})
 """The handles that run commands."""
 
 
-def _find_missing(equipment: HostEquipment, config: AgentConfig, tools: Collection[str]) -> frozenset[str]:
+def _find_missing(equipment: HostResources, config: AgentConfig, tools: Collection[str]) -> frozenset[str]:
     """Return the capabilities and tools whose needs are not installed here, or not given to the agent."""
     found = {
         BROWSER.name: find_browser().is_ready,
@@ -200,7 +200,7 @@ def _find_missing(equipment: HostEquipment, config: AgentConfig, tools: Collecti
 
 
 def build_tooling(
-    equipment: HostEquipment,
+    equipment: HostResources,
     adopt: Adopt,
     rights: SessionRights,
     now_ms: Callable[[], int],
@@ -327,7 +327,7 @@ class HostCore:
 
     def __init__(  # noqa: PLR0913 - what it shares with others, by name
         self,
-        equip: Callable[[str], HostEquipment],
+        equip: Callable[[str], HostResources],
         services: Services,
         memory: MemoryApi,
         hub: ProgressHub,
@@ -452,14 +452,14 @@ class HostCore:
             runner.feed(frame.causes, frame.stimuli)
         elif isinstance(frame, ResendPrompt):
             runner.resend_prompt(frame.turn)
-        elif isinstance(frame, Proceed):
+        elif isinstance(frame, ContinueTurn):
             runner.proceed(frame.turn)
         else:
             assert isinstance(frame, Release | Kill)  # noqa: S101 - the last frames there are
             if isinstance(frame, Release) and frame.keep:
                 self._keep(runner)
             if ended := self._drop():
-                self._mailbox.put(Left(runner.session, runner.epoch, ended))
+                self._mailbox.put(SessionLeft(runner.session, runner.epoch, ended))
             if isinstance(frame, Kill):
                 self._give_back()  # its work may not have stopped
             self._embody_next()
@@ -481,7 +481,7 @@ class HostCore:
         if self._leases and runner is not None and runner.may_leave:
             kept = self._keep(runner)
             ended = self._drop()
-            self._mailbox.put(LetGo(runner.session, runner.epoch, ended, kept))
+            self._mailbox.put(SessionReturned(runner.session, runner.epoch, ended, kept))
             self._embody_next()
 
     def _embody_next(self, turns: int = STOP_TURNS) -> None:
@@ -502,7 +502,7 @@ class HostCore:
         """Let those go that wait here."""
         while self._leases:
             epoch, lease = self._leases.popitem(last=False)
-            self._mailbox.put(LetGo(lease.adopt.session, epoch, 0, kept=False, has_begun=False))
+            self._mailbox.put(SessionReturned(lease.adopt.session, epoch, 0, kept=False, has_begun=False))
 
     def _keep(self, runner: SessionRunner) -> bool:
         """Keep a session's state if everything in it was reported and it may be needed again."""
@@ -561,12 +561,12 @@ class HostCore:
         self._kept.only(adopt.equipment)
         state = self._kept.take(adopt.session, adopt.kept)
         if adopt.kept and state is None:
-            self._mailbox.put(LetGo(adopt.session, adopt.epoch, 0, kept=False, has_begun=False))
+            self._mailbox.put(SessionReturned(adopt.session, adopt.epoch, 0, kept=False, has_begun=False))
             return
         try:
             self._runner = self._embody(adopt, state)
         except UnseenPlaceError as error:
-            self._mailbox.put(Unfit(adopt.session, adopt.epoch, str(error)))
+            self._mailbox.put(HostUnsuitable(adopt.session, adopt.epoch, str(error)))
             return
         except Exception as error:  # noqa: BLE001 - only the session that can't be built ends, with a typed outcome
             reason = f"can't be adopted: {describe_error(error)}"
@@ -577,7 +577,7 @@ class HostCore:
         self._runner.reporter.on_rest = self._go_on_soon
         self._runner.start()
 
-    def _open_writer(self, adopt: Adopt, equipment: HostEquipment) -> WorkspaceWriter:
+    def _open_writer(self, adopt: Adopt, equipment: HostResources) -> WorkspaceWriter:
         """Return a writer of the session's workspace; the last session's, if nothing of it has changed."""
         place = (adopt.equipment, adopt.workspace)
         if self._opened is None or self._opened[0] != place or not self._opened[1].is_at(Path(place[1])):
@@ -586,7 +586,7 @@ class HostCore:
             self._opened = place, writer
         return self._opened[1]
 
-    def _make_vision(self, adopt: Adopt, link: Link, equipment: HostEquipment) -> SessionVision | None:
+    def _make_vision(self, adopt: Adopt, link: Link, equipment: HostResources) -> SessionVision | None:
         if not adopt.config.image_model or adopt.spec.kind is SessionKind.WORKER:
             return None
         instant = equipment.instant.get(make_image_key(adopt.spec.agent))
@@ -595,7 +595,7 @@ class HostCore:
     def _collect_handles(
         self,
         adopt: Adopt,
-        equipment: HostEquipment,
+        equipment: HostResources,
         link: Link,
         reader: Reader,
         writer: WorkspaceWriter,

@@ -62,7 +62,7 @@ class ScopeAnswer:
     tree has completed finds its records."""
 
 
-class Supervision(Protocol):
+class MemoryAuthority(Protocol):
     """The requests of memory to its supervisor."""
 
     @rpc()

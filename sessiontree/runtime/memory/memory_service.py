@@ -30,9 +30,9 @@ from sessiontree.contracts.values.memory import (
 from sessiontree.runtime.memory.memory_api import (
     Ended,
     MemoryApi,
+    MemoryAuthority,
     MemoryRight,
     MemoryStore,
-    Supervision,
     Whose,
 )
 from sessiontree.runtime.transport.rpc import RpcResponse, collect_methods, make_portable
@@ -230,7 +230,7 @@ class MemoryService(MemoryApi):
     """
 
     def __init__(
-        self, place: str, open_store: Callable[[], Awaitable[MemoryStore]], supervision: Supervision
+        self, place: str, open_store: Callable[[], Awaitable[MemoryStore]], supervision: MemoryAuthority
     ) -> None:
         self._place = place
         self._open_store = open_store

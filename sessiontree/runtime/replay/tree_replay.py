@@ -127,7 +127,7 @@ def _rebuild_requests(  # noqa: C901, PLR0912, PLR0915 - one case for each type
         case facts.PostsTaken(session, post_ids):
             yield protocol.PostsConsumed(at_ms, session, post_ids)
         case facts.ChannelSaid(session=session, text=text):
-            yield protocol.SayAsked(at_ms, session, text)
+            yield protocol.ChannelMessageAsked(at_ms, session, text)
         case facts.MessagePassed():
             yield from _propose_message(at_ms, head, ahead)
         case facts.ChangesKept():

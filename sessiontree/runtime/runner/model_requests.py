@@ -29,7 +29,7 @@ from sessiontree.policy.catalog import CATALOG
 from sessiontree.programs.tool_list import IN_SCHEMAS, SEARCHED, describe_program
 from sessiontree.runtime.runner.calls.hosted_session import HostedSession
 from sessiontree.runtime.runner.shown_images import ShownImages
-from sessiontree.runtime.transport.frames import AskModel, MeterTurn, ModelPrompt
+from sessiontree.runtime.transport.frames import AskModel, ChargeTurn, ModelPrompt
 from sessiontree.schema.compiled import CompiledTool
 from sessiontree.schema.dialect import choose_dialect
 from sessiontree.session.compaction import build_summary_question
@@ -368,7 +368,7 @@ class ModelTurns:
             self._out.append(self._builder.question(self._state))
         elif self._is_metered:
             self.is_charging = True
-            self._out.append(MeterTurn(asked.turn))
+            self._out.append(ChargeTurn(asked.turn))
         else:
             self._ask_here(asked.turn)
 

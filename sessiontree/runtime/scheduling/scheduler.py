@@ -16,7 +16,7 @@ from sessiontree.runtime.scheduling.grants import Grants
 from sessiontree.runtime.scheduling.live_session import LiveSession
 from sessiontree.runtime.scheduling.pool import Pool, PoolSize
 from sessiontree.runtime.scheduling.session_placement import SessionPlacement, is_at_rest
-from sessiontree.runtime.transport.frames import Kill, LetGo, Outcome, Release, Unfit
+from sessiontree.runtime.transport.frames import HostUnsuitable, Kill, Outcome, Release, SessionReturned
 from sessiontree.runtime.transport.link import HostLink, HostLost
 
 MAX_FALSE_STARTS = 4
@@ -172,22 +172,22 @@ class Scheduler:
         self._put_free(pool, link)
         self._match(pool)
 
-    def reported(self, link: HostLink, outcome: Outcome | Unfit | LetGo) -> None:
+    def reported(self, link: HostLink, outcome: Outcome | HostUnsuitable | SessionReturned) -> None:
         """Pass a host's report to the controller of its session; ignore one of an earlier adoption."""
         # Race: the session may have left the host while the report was on its way, and may be at another one.
         live = link.leases.get(outcome.epoch)
         if not isinstance(live, LiveSession) or live.session != outcome.session:
             return
-        if isinstance(outcome, Unfit):
+        if isinstance(outcome, HostUnsuitable):
             # Started before the workspace was there: a host started now sees it, or nobody does.
             live.unfit_until = asyncio.get_running_loop().time()
             link.declare_lost(outcome.reason, to_blame=False)
-        elif isinstance(outcome, LetGo):
+        elif isinstance(outcome, SessionReturned):
             self._on_returned(link, live, outcome)
         else:
             live.controller.on_outcome(live, outcome)
 
-    def _on_returned(self, link: HostLink, live: LiveSession, left: LetGo) -> None:
+    def _on_returned(self, link: HostLink, live: LiveSession, left: SessionReturned) -> None:
         """Note that a host let a session go by itself, and find another one if the session has work."""
         pool = self.placement.get_pool(live)
         pool.restful.pop(live, None)

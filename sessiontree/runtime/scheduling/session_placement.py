@@ -10,7 +10,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.runtime.scheduling.grants import Grants
 from sessiontree.runtime.scheduling.live_session import Input, LiveSession
 from sessiontree.runtime.scheduling.pool import Pool
-from sessiontree.runtime.transport.frames import Feed, Kill, LetGo, Release
+from sessiontree.runtime.transport.frames import Feed, Kill, Release, SessionReturned
 from sessiontree.runtime.transport.link import HostLink
 
 TAKE_BACK_S = 0.1
@@ -126,7 +126,7 @@ class SessionPlacement:
         """Take a session's grant away: from now on, nobody acts for it."""
         self._grants.revoke(live)
 
-    def on_returned(self, link: HostLink, live: LiveSession, left: LetGo) -> None:
+    def on_returned(self, link: HostLink, live: LiveSession, left: SessionReturned) -> None:
         """Note that a host let a session go by itself; what it had not taken is kept for its next host."""
         live.controller.departures.begin(live.session)
         self._leave(link, live)

@@ -163,9 +163,9 @@ class CallRequests(CallServices):
     async def say(self, grant: str, text: str) -> None:
         """Say something on the nearest channel at or above a session."""
         live = self._supervisor.grants.check(grant, "say")
-        asked = tree_stimuli.SayAsked(live.controller.now_ms(), live.session, text)
+        asked = tree_stimuli.ChannelMessageAsked(live.controller.now_ms(), live.session, text)
         for instruction in await live.controller.settle(asked, f"say:{live.session}"):
-            if isinstance(instruction, tree_stimuli.RefuseSay):
+            if isinstance(instruction, tree_stimuli.RefuseChannelMessage):
                 raise instruction.error
 
     async def report(self, grant: str) -> SessionReport:
@@ -192,7 +192,7 @@ class CallRequests(CallServices):
             )
         asked = tree_stimuli.CanvasAsked(controller.now_ms(), live.session, key, action, content)
         for instruction in await controller.settle(asked, f"canvas:{key}"):
-            if isinstance(instruction, tree_stimuli.RefuseSay):
+            if isinstance(instruction, tree_stimuli.RefuseChannelMessage):
                 raise instruction.error
         canvas = controller.state.canvases.get(live.session) or CanvasState()
         counts = {name: len(surface.components) for name, surface in canvas.surfaces.items()}

@@ -35,7 +35,13 @@ from sessiontree.journal.replay import read_fact, read_facts
 from sessiontree.policy.closed_result import ClosedResult, derive_closed_form
 from sessiontree.runtime.scheduling.live_session import Controller
 from sessiontree.schema.result import compile_result
-from sessiontree.tree.state.protocol import AcceptSend, RefuseSay, RefuseStop, SendAsked, StopAsked
+from sessiontree.tree.state.protocol import (
+    AcceptSessionMessage,
+    RefuseChannelMessage,
+    RefuseStop,
+    SendAsked,
+    StopAsked,
+)
 from sessiontree.tree.state.reach import find_session_below, make_not_below_error, walk_below
 from sessiontree.tree.state.state import Session
 
@@ -90,9 +96,9 @@ async def send_message_from(
         raise ExecutionError(f"nothing was sent: {text!r} as {mode!r} is not text in mode follow_up or steer")
     asked = SendAsked(controller.now_ms(), sender, target, text, mode, key, asked_by)
     for instruction in await controller.settle(asked, f"send:{key}"):
-        if isinstance(instruction, RefuseSay):
+        if isinstance(instruction, RefuseChannelMessage):
             raise instruction.error
-        if isinstance(instruction, AcceptSend):
+        if isinstance(instruction, AcceptSessionMessage):
             return instruction.session
     raise SessionTreeError(f"the message of {sender!r} was neither sent nor refused")
 

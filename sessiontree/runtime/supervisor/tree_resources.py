@@ -24,7 +24,7 @@ from sessiontree.web.settings import WebSettings
 
 
 @dataclass(frozen=True, slots=True)
-class TreeSetup:
+class TreeResources:
     """Tools, agents and models of one tree; given again on resume."""
 
     table: ToolTable
@@ -65,7 +65,7 @@ class TreeSetup:
         hidden: tuple[Path, ...] = (),
         configuration: OwnerConfiguration | None = None,
         servers: tuple[GivenServer, ...] = (),
-    ) -> TreeSetup:
+    ) -> TreeResources:
         """Return the setup for models of either sort, by the agents and summary keys they answer for."""
         instant: dict[str, InProcessModel] = {}
         waiting: dict[str, GatewayModel] = {}
@@ -76,7 +76,7 @@ class TreeSetup:
             table, agents, instant, waiting, web, policy, group, hooks, skills, hidden, configuration, servers
         )
 
-    def replace_policy(self, policy: PolicyConfig, group: str) -> TreeSetup:
+    def replace_policy(self, policy: PolicyConfig, group: str) -> TreeResources:
         """Return the setup of the same tree under a journaled policy."""
         return replace(self, policy=policy, group=group)
 

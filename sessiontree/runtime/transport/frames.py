@@ -1,7 +1,7 @@
 """The messages between supervisor and host. They are numbered per link; both sides drop repeats.
 
-A host receives ``Adopt``, ``Feed``, ``Release``, ``Kill``, ``ResendPrompt``, ``Proceed`` and ``Watch``.
-It sends ``Outcome``, ``Unfit``, ``LetGo`` and ``Left``.
+A host receives ``Adopt``, ``Feed``, ``Release``, ``Kill``, ``ResendPrompt``, ``ContinueTurn`` and ``Watch``.
+It sends ``Outcome``, ``HostUnsuitable``, ``SessionReturned`` and ``SessionLeft``.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ResendPrompt:
 
 @add_fast_init
 @dataclass(frozen=True, slots=True)
-class Proceed:
+class ContinueTurn:
     """All usage so far is charged: ask the instant model of this turn."""
 
     session: str
@@ -124,7 +124,7 @@ class Watch:
     watched: bool
 
 
-SessionFrame: TypeAlias = Feed | Release | Kill | ResendPrompt | Proceed
+SessionFrame: TypeAlias = Feed | Release | Kill | ResendPrompt | ContinueTurn
 Frame: TypeAlias = Adopt | SessionFrame | Watch
 
 
@@ -161,13 +161,13 @@ class AskModel:
 
 @add_fast_init
 @dataclass(frozen=True, slots=True)
-class MeterTurn:
-    """Charge the usage so far; if the budget allows the session to go on, answer with ``Proceed``."""
+class ChargeTurn:
+    """Charge the usage so far; if the budget allows the session to go on, answer with ``ContinueTurn``."""
 
     turn: int
 
 
-HostInstruction: TypeAlias = SessionInstruction | AskModel | MeterTurn
+HostInstruction: TypeAlias = SessionInstruction | AskModel | ChargeTurn
 
 
 @add_fast_init
@@ -193,7 +193,7 @@ class Outcome:
 
 @add_fast_init
 @dataclass(frozen=True, slots=True)
-class Unfit:
+class HostUnsuitable:
     """The host can't embody the session because it was confined too early; a host started later may."""
 
     session: str
@@ -203,7 +203,7 @@ class Unfit:
 
 @add_fast_init
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class SessionReturned:
     """The host has let a session go by itself: an idle one, because others wait there, or one that waited."""
 
     session: str
@@ -218,7 +218,7 @@ class LetGo:
 
 @add_fast_init
 @dataclass(frozen=True, slots=True)
-class Left:
+class SessionLeft:
     """A session has left the host, and processes that its tools left running were ended."""
 
     session: str

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from sessiontree.contracts.errors import describe_error
-from sessiontree.runtime.transport.frames import Kill, Left, LetGo, PollReply, Release
+from sessiontree.runtime.transport.frames import Kill, PollReply, Release, SessionLeft, SessionReturned
 from sessiontree.runtime.transport.progress import Progress
 
 
@@ -314,8 +314,8 @@ class HostLink:
             # Race: an answer may come twice, or after a later one; each outcome counts once, in order.
             if number == self._after + 1:
                 self._after = number
-                if isinstance(outcome, Left) or (
-                    isinstance(outcome, LetGo) and outcome.epoch not in self.leases
+                if isinstance(outcome, SessionLeft) or (
+                    isinstance(outcome, SessionReturned) and outcome.epoch not in self.leases
                 ):
                     self._note_left(outcome)
                 else:
@@ -328,7 +328,7 @@ class HostLink:
             self._free_at = None
             self._on_free(self)
 
-    def _note_left(self, left: Left | LetGo) -> None:
+    def _note_left(self, left: SessionLeft | SessionReturned) -> None:
         for each in self._leaving:
             frame = each.frame
             if frame is not None and (frame.session, frame.epoch) == (left.session, left.epoch):

@@ -13,7 +13,7 @@ from sessiontree.contracts.recorded.senders import joined
 from sessiontree.tree.rules.spawn import has_channel
 from sessiontree.tree.state.canvas_state import CanvasState, find_fault
 from sessiontree.tree.state.evolve import Draft
-from sessiontree.tree.state.protocol import CanvasActionSent, CanvasAsked, RefuseSay
+from sessiontree.tree.state.protocol import CanvasActionSent, CanvasAsked, RefuseChannelMessage
 
 MAX_UNREAD: Final = 16
 """How many posts a session may not have taken before actions on its canvas are refused."""
@@ -28,7 +28,7 @@ def change_canvas(draft: Draft, asked: CanvasAsked) -> None:
         return
     error = _find_refusal(draft, asked, canvas)
     if error is not None:
-        draft.tell(RefuseSay(error))
+        draft.tell(RefuseChannelMessage(error))
         return
     draft.write(CanvasChanged(asked.session, asked.key, asked.action, asked.content, draft.now_ms))
 
@@ -68,4 +68,4 @@ def act_on_canvas(draft: Draft, sent: CanvasActionSent) -> None:
             ),
         )
         return
-    draft.tell(RefuseSay(ExecutionError(error)))
+    draft.tell(RefuseChannelMessage(ExecutionError(error)))

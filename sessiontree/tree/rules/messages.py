@@ -12,12 +12,17 @@ from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.tree.rules.lifecycle import find_taint_source
 from sessiontree.tree.rules.spawn import find_channels, left_out
 from sessiontree.tree.state.evolve import Draft
-from sessiontree.tree.state.protocol import AcceptSend, RefuseSay, SayAsked, SendAsked
+from sessiontree.tree.state.protocol import (
+    AcceptSessionMessage,
+    ChannelMessageAsked,
+    RefuseChannelMessage,
+    SendAsked,
+)
 from sessiontree.tree.state.reach import find_session_below, make_not_below_error
 from sessiontree.tree.state.state import Session, TreeState
 
 
-def say(draft: Draft, asked: SayAsked) -> None:
+def say(draft: Draft, asked: ChannelMessageAsked) -> None:
     """Send a message of a live Main or Branch to the nearest channel at or above it, or refuse it."""
     session = draft.state.find_live_session(asked.session)
     if session is None:
@@ -35,7 +40,7 @@ def say(draft: Draft, asked: SayAsked) -> None:
             draft.write(ChannelSaid(asked.session, channel.spec.session_id, asked.text, draft.now_ms))
             return
     reason = f"session {asked.session!r} can't say anything to people: {why}"
-    draft.tell(RefuseSay(PermissionDenied(PermissionTier.SYSTEM, reason)))
+    draft.tell(RefuseChannelMessage(PermissionDenied(PermissionTier.SYSTEM, reason)))
 
 
 _PARENT = "parent"
@@ -50,17 +55,17 @@ def send(draft: Draft, asked: SendAsked) -> None:
     # Looked up before any check: a message that was sent stays sent, also if its receiver has ended since.
     sent_to = state.sent.get((asked.session, asked.key))
     if sent_to is not None:
-        draft.tell(AcceptSend(sent_to))
+        draft.tell(AcceptSessionMessage(sent_to))
         return
     found = _find_receiver(state, asked)
     if isinstance(found, SessionTreeError):
-        draft.tell(RefuseSay(found))
+        draft.tell(RefuseChannelMessage(found))
         return
     sender, to = state.sessions[asked.session], found.spec.session_id
     broken = left_out(state, sender) or _find_exceeded_limit(draft, sender, asked.text)
     if broken is not None:
         reason = f"session {asked.session!r} can't send a message to {to!r}: {broken}"
-        draft.tell(RefuseSay(PermissionDenied(PermissionTier.WORKSPACE, reason)))
+        draft.tell(RefuseChannelMessage(PermissionDenied(PermissionTier.WORKSPACE, reason)))
         return
     draft.write(MessagePassed(asked.session, to, asked.key, asked.mode, draft.now_ms))
     said: dict[str, JsonValue] = {"session": asked.session, "message": asked.text}
@@ -79,7 +84,7 @@ def send(draft: Draft, asked: SendAsked) -> None:
             taint=find_taint_source(sender),
         ),
     )
-    draft.tell(AcceptSend(to))
+    draft.tell(AcceptSessionMessage(to))
 
 
 def _find_receiver(state: TreeState, asked: SendAsked) -> Session | SessionTreeError:

@@ -210,7 +210,7 @@ class InterruptAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class SayAsked:
+class ChannelMessageAsked:
     """A session wants to send a message on the nearest channel at or above it."""
 
     at_ms: int
@@ -346,7 +346,7 @@ TreeStimulus: TypeAlias = (
     | PostsConsumed
     | StopAsked
     | InterruptAsked
-    | SayAsked
+    | ChannelMessageAsked
     | SendAsked
     | CanvasAsked
     | CanvasActionSent
@@ -393,14 +393,14 @@ class RefuseDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseSay:
+class RefuseChannelMessage:
     """Tell the caller why the message is not sent."""
 
     error: SessionTreeError
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptSend:
+class AcceptSessionMessage:
     """Tell the session that asked which session its message goes to."""
 
     session: str
@@ -454,8 +454,8 @@ TreeInstruction: TypeAlias = (
     | RefuseSpawn
     | Deliver
     | RefuseDecision
-    | RefuseSay
-    | AcceptSend
+    | RefuseChannelMessage
+    | AcceptSessionMessage
     | RefuseStop
     | ReleaseSession
     | WakeTreeAt

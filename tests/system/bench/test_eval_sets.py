@@ -118,7 +118,7 @@ def order(place: Path, code: str) -> WorkerOrder:
     )
 
 
-def test_a_worker_gets_its_document_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_gets_its_document_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable of the caller's shell does not turn a worker into a capture."""
     monkeypatch.setenv(CAPTURE, "left over")
     code = f"import os, sys; print(os.environ.get({CAPTURE!r}), os.environ[{SELECTION!r}], sys.argv)"
@@ -129,7 +129,7 @@ def test_a_worker_gets_its_document_and_no_other(tmp_path: Path, monkeypatch: py
     assert run_on_node(made) == 3
 
 
-def test_a_worker_ends_with_its_runner(tmp_path: Path) -> None:
+def test_worker_ends_with_its_runner(tmp_path: Path) -> None:
     """Killed outright, a runner leaves no process that writes the log of a task."""
     waits = "import os, time\nos.write(1, b'begun')\nwhile True: os.read(os.open('pipe', os.O_RDONLY), 1)"
     made = order(tmp_path, waits)
@@ -236,7 +236,7 @@ def test_what_was_begun_too_often_is_left_and_goes_on_later(tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(PATIENCE_S)
-def test_a_lost_ray_node_costs_no_score(tmp_path: Path, short_path: Path) -> None:
+def test_lost_ray_node_costs_no_score(tmp_path: Path, short_path: Path) -> None:
     """Three raylets, one killed, and a worker that kills itself: each sample is scored once."""
     found = played(CLUSTER, tmp_path, short_path)
     assert found["code"] == 0, found["said"]

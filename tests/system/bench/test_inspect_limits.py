@@ -23,7 +23,7 @@ def test_samples_over_their_time_are_scored_as_by_inspect(facts: dict[str, Any])
     assert facts["late"]["suite"] == facts["late"]["alone"]
 
 
-def test_the_queue_of_a_limiter_costs_no_sample_its_time(facts: dict[str, Any]) -> None:
+def test_queue_of_a_limiter_costs_no_sample_its_time(facts: dict[str, Any]) -> None:
     """All wait longer than they may work. The last one takes too long by itself."""
     found = facts["queue"]["alone"]
     assert found.pop("6") == ["working", {"includes": "I"}]

@@ -32,7 +32,7 @@ def said(*words: str | Path, code: int = 0) -> str:
     return done.output
 
 
-def test_a_command_speaks_of_its_own_samples(tmp_path: Path) -> None:
+def test_command_speaks_of_its_own_samples(tmp_path: Path) -> None:
     """Pass rate and exit code are those of its limit, whatever became of the run's other samples."""
     file = tmp_path / "two_of_four.py"
     file.write_text(SUITE)
@@ -79,7 +79,7 @@ NEEDS_KEY = "openai needs a key: set OPENAI_API_KEY"
         ("plain", ("--shards", "0"), "shards is 0"),
     ],
 )
-def test_a_run_that_can_not_begin_makes_no_directory(
+def test_run_that_can_not_begin_makes_no_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: tuple[str, ...], wrong: str
 ) -> None:
     """What can be known before the first attempt is said before anything is written."""
@@ -92,7 +92,7 @@ def test_a_run_that_can_not_begin_makes_no_directory(
 
 
 @pytest.mark.slow
-def test_the_directory_of_a_run_that_never_began_is_free(tmp_path: Path) -> None:
+def test_directory_of_a_run_that_never_began_is_free(tmp_path: Path) -> None:
     """Its next run may have another model; ``config.json`` shows that one."""
     file = tmp_path / "late.py"
     file.write_text(
@@ -137,7 +137,7 @@ def ends():
         ('suite = "FILE:ready"\nenv = 3', "env is 3; give the name of a file"),
     ],
 )
-def test_a_suite_that_can_not_be_made_is_one_error(tmp_path: Path, lines: str, wrong: str) -> None:
+def test_suite_that_can_not_be_made_is_one_error(tmp_path: Path, lines: str, wrong: str) -> None:
     """It names the suite, and says what to write."""
     (tmp_path / "factories.py").write_text(FACTORIES)
     name = tmp_path / "suite.toml"
@@ -146,7 +146,7 @@ def test_a_suite_that_can_not_be_made_is_one_error(tmp_path: Path, lines: str, w
         load_suite(str(name))
 
 
-def test_a_suite_file_that_ends_the_program_is_one_error(tmp_path: Path) -> None:
+def test_suite_file_that_ends_the_program_is_one_error(tmp_path: Path) -> None:
     """A script without ``if __name__`` would end the command as if all were well."""
     (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
     with pytest.raises(ConfigError, match=r"script\.py:suite' can't be loaded: SystemExit: 0"):
@@ -162,7 +162,7 @@ def test_options_reach_the_function(tmp_path: Path) -> None:
     assert find_environment_file(str(name)) == tmp_path / "r.txt"
 
 
-def test_a_damaged_run_is_a_row_among_others(tmp_path: Path) -> None:
+def test_damaged_run_is_a_row_among_others(tmp_path: Path) -> None:
     """It says why, for people and programs; the others are listed."""
     make_run(tmp_path / "good", passes(1, 0))
     (tmp_path / "bad").mkdir()
@@ -187,7 +187,7 @@ def test_a_damaged_run_is_a_row_among_others(tmp_path: Path) -> None:
     ],
     ids=["run", "list", "html", "plots"],
 )
-def test_an_empty_path_is_refused(
+def test_empty_path_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     """A variable that is not set does not stand for the working directory."""

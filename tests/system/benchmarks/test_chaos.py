@@ -51,7 +51,7 @@ def killed(way: str, backend: str, place: Path) -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.covers("REL-S40", "REL-S42")
 @pytest.mark.parametrize("way", LOCAL)
-def test_a_program_killed_at_any_point_loses_nothing(way: str, tmp_path: Path) -> None:
+def test_program_killed_at_any_point_loses_nothing(way: str, tmp_path: Path) -> None:
     """DUR2, EFF1: whatever the program noted is in the journal; each call ran once at most."""
     assert killed(way, "local", tmp_path) == dict.fromkeys(ZEROS, 0)
 
@@ -80,7 +80,7 @@ def test_runs_are_added_up(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.covers("REL-S40", "REL-S42")
-def test_the_judge_finds_what_it_looks_for(tmp_path: Path) -> None:
+def test_judge_finds_what_it_looks_for(tmp_path: Path) -> None:
     """Nothing is lost by three kills; each figure rises if something is planted that the journal has not."""
     assert killed("points 3", "local", tmp_path) == dict.fromkeys(ZEROS, 0)
     before = judge(tmp_path, is_drained=True)

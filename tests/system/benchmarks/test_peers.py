@@ -49,7 +49,7 @@ async def test_peers_not_installed_are_a_typed_error(tmp_path: Path) -> None:
         await measure(quick=True, environment=tmp_path)
 
 
-async def test_a_peer_is_timed_run_by_run() -> None:
+async def test_peer_is_timed_run_by_run() -> None:
     """It runs as often as it is asked to, and what it prints is no answer."""
     async with peer("steady", "tests.system.benchmarks.peer_fakes", Path(sys.executable)) as steady:
         assert steady.version == importlib.metadata.version("pytest")
@@ -59,7 +59,7 @@ async def test_a_peer_is_timed_run_by_run() -> None:
             assert min(seconds) > 0
 
 
-async def test_a_peer_that_cannot_do_the_work_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_peer_that_cannot_do_the_work_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     """No figure is made up for it."""
     with pytest.raises(SessionTreeError, match="absent ended with exit code 1"):
         async with peer("absent", "tests.system.benchmarks.no_such_peer", Path(sys.executable)):

@@ -49,7 +49,7 @@ def test_shares_of_a_kind_sum_to_one() -> None:
     }
 
 
-def test_a_failure_without_a_cause_is_reported() -> None:
+def test_failure_without_a_cause_is_reported() -> None:
     """A failed sample counts as explained by damage that was not repaired, or if it fails undamaged."""
     found = repaired(
         run_of(
@@ -66,7 +66,7 @@ def test_a_failure_without_a_cause_is_reported() -> None:
     assert found["unexplained"] == {"strange": "strange differs"}
 
 
-def test_a_baseline_is_compared_by_sample() -> None:
+def test_baseline_is_compared_by_sample() -> None:
     """Equal sums with different samples are not the same verdicts."""
     own = run_of(score("a", 1.0), score("b", 0.0, same=False), cpu_s=4.0)
     found = compared(own, run_of(score("a", 0.0), score("b", 1.0)))

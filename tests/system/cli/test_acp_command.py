@@ -120,7 +120,7 @@ async def test_nothing_else_is_on_the_pipe(
     assert [each.message for each in caplog.records if each.name == "root"] == []
 
 
-async def test_a_killed_agent_asks_again(program: Program, tmp_path: Path) -> None:
+async def test_killed_agent_asks_again(program: Program, tmp_path: Path) -> None:
     """Killed between a request and its answer, its successor asks again, and the command runs once."""
     never = asyncio.Event()
 
@@ -197,7 +197,7 @@ def text_of(updates: list[Any]) -> str:
         (("--workspace", "/no/such/place"), "is not a directory"),
     ],
 )
-def test_a_wrong_option_is_an_error(program: Program, options: tuple[str, ...], said: str) -> None:
+def test_wrong_option_is_an_error(program: Program, options: tuple[str, ...], said: str) -> None:
     """It is said on stderr, and nothing is on the pipe."""
     done = program.run("acp", *options)
     assert (done.code, done.out, said in done.err) == (2, "", True)
@@ -242,7 +242,7 @@ def test_others_neither_print_nor_read_on_the_pipe() -> None:
     assert (done.stdout, done.stderr.count(b"noise")) == (b"asked", 3)
 
 
-async def test_a_request_on_a_pipe_is_answered(tmp_path: Path) -> None:
+async def test_request_on_a_pipe_is_answered(tmp_path: Path) -> None:
     """A shell is enough to try it: ``echo … | sessiontree acp``."""
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}})
     process = await asyncio.create_subprocess_exec(

@@ -98,7 +98,7 @@ def answers_go_to_what_is_shown(make: Make, steps: list[tuple[str, str]]) -> Non
 
 @pytest.mark.covers("REL-L15")
 @given(STEPS)
-def test_an_answer_goes_to_the_request_on_the_screen(steps: list[tuple[str, str]]) -> None:
+def test_answer_goes_to_the_request_on_the_screen(steps: list[tuple[str, str]]) -> None:
     """Whatever comes, goes and is typed in between; and everything that waits is asked in the end."""
     answers_go_to_what_is_shown(RequestQueue, steps)
 
@@ -145,7 +145,7 @@ class _NewestFirst(RequestQueue):
 
 @pytest.mark.covers("REL-L15")
 @pytest.mark.parametrize("bug", [_Eager, _Forgets, _Hasty, _NewestFirst])
-def test_an_answer_to_another_request_is_found(bug: Make) -> None:
+def test_answer_to_another_request_is_found(bug: Make) -> None:
     """The property fails where a late line answers, a request is never asked, or another one is answered."""
 
     @settings(max_examples=500, database=None, derandomize=True, phases=[Phase.generate])
@@ -245,7 +245,7 @@ def test_questions_are_answered_one_by_one_among_requests() -> None:
     assert get_id(taken.request) == "r1"
 
 
-def test_a_line_for_a_withdrawn_question_answers_nothing_else() -> None:
+def test_line_for_a_withdrawn_question_answers_nothing_else() -> None:
     """Neither the next question nor an approval; plain text after that answers nothing."""
     lines: list[str] = []
     asked = RequestQueue(lines.append)

@@ -70,7 +70,7 @@ def refused(done: Done) -> str:
 
 
 @pytest.mark.covers("A13")
-def test_a_second_process_approves(program: Program, tmp_path: Path) -> None:
+def test_second_process_approves(program: Program, tmp_path: Path) -> None:
     """The tree of one program goes on by the answer of another; the journal names who answered."""
     with errands(tmp_path, "sweep cellar\u202e") as running:
         (request,) = running.waiting()
@@ -98,7 +98,7 @@ def test_a_second_process_approves(program: Program, tmp_path: Path) -> None:
         assert "AnswerTooLate: approval r0 is already unknown" in refused(unknown)
 
 
-def test_a_no_says_why(program: Program, tmp_path: Path) -> None:
+def test_no_says_why(program: Program, tmp_path: Path) -> None:
     """The reason reaches the model; a program reads what was done."""
     with errands(tmp_path, "sweep hall") as running:
         (request,) = running.waiting()
@@ -112,7 +112,7 @@ def test_a_no_says_why(program: Program, tmp_path: Path) -> None:
         assert "wet paint" in running.hear("reply ")
 
 
-def test_a_second_process_lifts_a_no(program: Program, tmp_path: Path) -> None:
+def test_second_process_lifts_a_no(program: Program, tmp_path: Path) -> None:
     """The same call is asked about again; a denial that does not hold is a typed error."""
     with errands(tmp_path, "sweep hall") as running:
         (request,) = running.waiting()
@@ -284,7 +284,7 @@ def test_without_a_runtime_the_journal_is_read(program: Program, tmp_path: Path)
             assert line.endswith("SessionTree.resume a tree of a program")
 
 
-def test_a_tree_of_another_program_is_told_apart(program: Program, tmp_path: Path) -> None:
+def test_tree_of_another_program_is_told_apart(program: Program, tmp_path: Path) -> None:
     """A dead program's tree is listed alongside a live one; only what is open can be answered."""
     with errands(tmp_path, "sweep hall") as dead:
         (request,) = dead.waiting()
@@ -302,7 +302,7 @@ def test_a_tree_of_another_program_is_told_apart(program: Program, tmp_path: Pat
             assert "TreeNotFound" in line
 
 
-def test_a_copied_id_never_means_another_trees_request(program: Program, tmp_path: Path) -> None:
+def test_copied_id_never_means_another_trees_request(program: Program, tmp_path: Path) -> None:
     """Two trees ask for the same thing at the same step; what was copied from the first is unknown now."""
     with errands(tmp_path, "sweep hall") as first:
         (copied,) = first.waiting()
@@ -335,7 +335,7 @@ def test_options_that_do_not_fit_are_said_so(
     assert line.startswith(f"sessiontree: ConfigError: {error}")
 
 
-def test_a_place_without_a_journal_is_one_typed_line(program: Program, tmp_path: Path) -> None:
+def test_place_without_a_journal_is_one_typed_line(program: Program, tmp_path: Path) -> None:
     """Nothing is listed, and nothing is made on the way."""
     for place in (("--state-dir", tmp_path / "none"), (tmp_path,)):
         done = program.call("approvals", *place)

@@ -41,7 +41,7 @@ def test_cancel_gives_the_receipt_and_the_program_sees_it(program: Program, tmp_
         assert f"tree {running.tree_id} ended as cancelled" in done.err
 
 
-def test_a_branch_ends_alone(program: Program, tmp_path: Path) -> None:
+def test_branch_ends_alone(program: Program, tmp_path: Path) -> None:
     """A session and what is below it are cancelled; its parent hears of it and goes on."""
     with errands(tmp_path, "delegate sweep attic") as running:
         running.waiting()
@@ -57,7 +57,7 @@ def test_a_branch_ends_alone(program: Program, tmp_path: Path) -> None:
         assert "SessionNotFound: session 'main/b9'" in missing.err
 
 
-def test_an_interrupt_drops_what_waits_and_the_session_lives_on(program: Program, tmp_path: Path) -> None:
+def test_interrupt_drops_what_waits_and_the_session_lives_on(program: Program, tmp_path: Path) -> None:
     """What waited is withdrawn; the next message is answered."""
     with errands(tmp_path, "sweep hall") as running:
         running.waiting()
@@ -72,7 +72,7 @@ def test_an_interrupt_drops_what_waits_and_the_session_lives_on(program: Program
         assert again.lines[-1] == "heard: still there"
 
 
-def test_a_tree_nobody_has_open_is_not_cancelled(program: Program, tmp_path: Path) -> None:
+def test_tree_nobody_has_open_is_not_cancelled(program: Program, tmp_path: Path) -> None:
     """It says what to do; the journal is as it was."""
     with errands(tmp_path, "sweep hall") as running:
         running.waiting()
@@ -87,7 +87,7 @@ def test_a_tree_nobody_has_open_is_not_cancelled(program: Program, tmp_path: Pat
         assert program.call("tree", "--json", "--state-dir", running.state_dir).out == before
 
 
-def test_a_place_without_a_journal_is_one_typed_line(program: Program, tmp_path: Path) -> None:
+def test_place_without_a_journal_is_one_typed_line(program: Program, tmp_path: Path) -> None:
     """Nothing is cancelled, and nothing is made on the way."""
     done = program.call("cancel", tmp_path)
     assert (done.code, done.out) == (1, "")

@@ -69,7 +69,7 @@ def test_watch_counts_files_where_a_result_says_so(output: object) -> None:
         ("denied", "ada", "denied by ada: deploy for main, nobody answered within 5 s"),
     ],
 )
-def test_a_decision_that_nobody_made_is_laid_to_nobody(decision: str, by: str, words: str) -> None:
+def test_decision_that_nobody_made_is_laid_to_nobody(decision: str, by: str, words: str) -> None:
     """Time, a stop and the absence of people are no deciders."""
     change = {
         "change": "approval_decided",

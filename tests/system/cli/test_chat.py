@@ -69,7 +69,7 @@ def test_replies_of_an_own_tree_are_shown_as_they_come(
 
 
 @pytest.mark.covers("A22", "Z2")
-def test_a_person_talks_approves_and_leaves(program: Program, tmp_path: Path) -> None:
+def test_person_talks_approves_and_leaves(program: Program, tmp_path: Path) -> None:
     """Requests are asked inline, the channel's messages are shown, and steering is a command."""
     with (
         errands(tmp_path) as running,
@@ -123,7 +123,7 @@ def test_what_waits_already_is_asked_first(program: Program, tmp_path: Path) -> 
         assert person.end() == 0
 
 
-def test_the_end_of_a_session_ends_the_chat(program: Program, tmp_path: Path) -> None:
+def test_end_of_a_session_ends_the_chat(program: Program, tmp_path: Path) -> None:
     """Whoever talks learns that the session ended, after its last reply."""
     with (
         errands(tmp_path, "delegate sweep attic") as running,
@@ -139,7 +139,7 @@ def test_the_end_of_a_session_ends_the_chat(program: Program, tmp_path: Path) ->
         assert "SessionClosed: session 'main/b1': it ended as completed" in done.err
 
 
-def test_a_cancelled_tree_ends_the_chat(program: Program, tmp_path: Path) -> None:
+def test_cancelled_tree_ends_the_chat(program: Program, tmp_path: Path) -> None:
     """A person in front of a chat learns that another process ended the tree."""
     with (
         errands(tmp_path) as running,
@@ -153,7 +153,7 @@ def test_a_cancelled_tree_ends_the_chat(program: Program, tmp_path: Path) -> Non
         assert person.end() == 0
 
 
-def test_a_killed_program_ends_the_chat(program: Program, tmp_path: Path) -> None:
+def test_killed_program_ends_the_chat(program: Program, tmp_path: Path) -> None:
     """A runtime that is gone is reported as such, and how to go on."""
     with (
         errands(tmp_path) as running,
@@ -170,7 +170,7 @@ def test_a_killed_program_ends_the_chat(program: Program, tmp_path: Path) -> Non
         assert "continue it first" in done.err
 
 
-def test_a_session_that_never_was_is_one_typed_line(program: Program, tmp_path: Path) -> None:
+def test_session_that_never_was_is_one_typed_line(program: Program, tmp_path: Path) -> None:
     """There is nobody to talk to."""
     with errands(tmp_path) as running:
         done = program.call("chat", "--state-dir", running.state_dir, "--session", "main/w9", given="x\n")

@@ -217,7 +217,7 @@ def test_ray_is_not_loaded(tmp_path: Path) -> None:
     assert not {"ray", "lancedb", "pyarrow"} & set(done.stdout.splitlines()[-1].split())
 
 
-def test_a_journal_at_rest_is_told(program: Program, state_dir: Path) -> None:
+def test_journal_at_rest_is_told(program: Program, state_dir: Path) -> None:
     """Its place, mode, size and trees; looking changes nothing in it."""
     before = (state_dir / "journal.db").read_bytes()
     state = told_of(program, state_dir)["state"]
@@ -258,7 +258,7 @@ def lose(database: Path) -> None:
         (lose, "the file is gone but its log remains", "restore both"),
     ],
 )
-def test_a_journal_nobody_can_open_is_wrong(
+def test_journal_nobody_can_open_is_wrong(
     program: Program, state_dir: Path, harm: Callable[[Path], None], what: str, do: str
 ) -> None:
     """Exit code 1, one finding that says what to do, and the rest is reported all the same."""
@@ -276,7 +276,7 @@ def test_a_journal_nobody_can_open_is_wrong(
     assert done.lines[-2:] == [f"wrong: {finding['what']}; {do}", "1 wrong, 0 to beware of"]
 
 
-def test_a_damaged_tree_is_told_and_others_go_on(program: Program, state_dir: Path) -> None:
+def test_damaged_tree_is_told_and_others_go_on(program: Program, state_dir: Path) -> None:
     """A quick look sees altered first rows; they keep nobody else from running."""
     connection = sqlite3.connect(state_dir / "journal.db")
     with connection:
@@ -287,7 +287,7 @@ def test_a_damaged_tree_is_told_and_others_go_on(program: Program, state_dir: Pa
 
 
 @pytest.mark.slow
-def test_a_state_directory_that_is_none_is_wrong(program: Program, tmp_path: Path) -> None:
+def test_state_directory_that_is_none_is_wrong(program: Program, tmp_path: Path) -> None:
     """A file in its place is found before any tree is lost to it."""
     (tmp_path / "file").touch()
     (finding,) = told_of(program, tmp_path / "file", code=1)["findings"]
@@ -297,7 +297,7 @@ def test_a_state_directory_that_is_none_is_wrong(program: Program, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_state_directory_out_of_reach_is_wrong(program: Program, tmp_path: Path) -> None:
+def test_state_directory_out_of_reach_is_wrong(program: Program, tmp_path: Path) -> None:
     """Neither reading nor writing is taken for granted; the doctor itself does not fail."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
@@ -314,7 +314,7 @@ def test_a_state_directory_out_of_reach_is_wrong(program: Program, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_directory_open_to_others_is_told(program: Program, state_dir: Path) -> None:
+def test_directory_open_to_others_is_told(program: Program, state_dir: Path) -> None:
     """A link to it changes nothing about its mode; sessions run all the same."""
     state_dir.chmod(0o755)
     link = state_dir.with_name("link")
@@ -341,7 +341,7 @@ def test_journals_of_other_programs_are_told_too(program: Program, state_dir: Pa
 
 
 @pytest.mark.slow
-def test_a_lock_without_a_door_is_seen_and_left_alone(program: Program, state_dir: Path) -> None:
+def test_lock_without_a_door_is_seen_and_left_alone(program: Program, state_dir: Path) -> None:
     """Whoever holds the journal is named, and holds it afterwards; once it is gone all is fine."""
     lock = JournalLock(JournalPlace(state_dir))
     told = told_of(program, state_dir, code=1)
@@ -370,7 +370,7 @@ def test_names_cannot_paint_the_terminal(program: Program, tmp_path: Path) -> No
     assert "beware: other users can see what is" in shown
 
 
-def test_a_workspace_that_is_none_ends_with_2(program: Program, tmp_path: Path) -> None:
+def test_workspace_that_is_none_ends_with_2(program: Program, tmp_path: Path) -> None:
     """As with every other command."""
     done = program.call("doctor", tmp_path / "nowhere")
     assert (done.code, done.out) == (2, "")
@@ -378,7 +378,7 @@ def test_a_workspace_that_is_none_ends_with_2(program: Program, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_runtime_in_one_process_is_told(program: Program, tmp_path: Path) -> None:
+def test_runtime_in_one_process_is_told(program: Program, tmp_path: Path) -> None:
     """With a live program: its process, the session that waits for an answer, and no Ray."""
     with errands(tmp_path, "sweep hall") as running:
         running.waiting()
@@ -403,7 +403,7 @@ def test_a_runtime_in_one_process_is_told(program: Program, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_runtime_that_does_not_answer_is_wrong(program: Program, tmp_path: Path) -> None:
+def test_runtime_that_does_not_answer_is_wrong(program: Program, tmp_path: Path) -> None:
     """A stopped program holds its journal: nobody else can go on there, and that is said."""
     with errands(tmp_path) as running:
         running.process.send_signal(signal.SIGSTOP)
@@ -416,7 +416,7 @@ def test_a_runtime_that_does_not_answer_is_wrong(program: Program, tmp_path: Pat
 
 
 @pytest.mark.slow
-async def test_an_actor_of_ray_is_told_with_the_session_it_embodies(
+async def test_actor_of_ray_is_told_with_the_session_it_embodies(
     program: Program, ray_runtime: Runtime, tmp_path: Path
 ) -> None:
     """A Worker at work: on a confined process, on a Ray that wants a token and listens to nobody outside."""
@@ -453,7 +453,7 @@ async def test_an_actor_of_ray_is_told_with_the_session_it_embodies(
     assert told["findings"] == []
 
 
-def test_an_address_that_is_not_one_ends_with_2(program: Program, tmp_path: Path) -> None:
+def test_address_that_is_not_one_ends_with_2(program: Program, tmp_path: Path) -> None:
     """Before anything is looked at."""
     for address in ("nowhere", "ray://10.0.0.1:10001", ""):
         done = program.call("doctor", "--state-dir", tmp_path, "--address", address, "--json")
@@ -462,7 +462,7 @@ def test_an_address_that_is_not_one_ends_with_2(program: Program, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_an_address_where_no_ray_answers_is_wrong(program: Program, tmp_path: Path) -> None:
+def test_address_where_no_ray_answers_is_wrong(program: Program, tmp_path: Path) -> None:
     """The rest is reported all the same."""
     with socket.socket() as taken:  # bound and not listening: it refuses
         taken.bind(("127.0.0.2", 0))

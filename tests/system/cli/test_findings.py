@@ -67,7 +67,7 @@ def only(found: Any, mark: str) -> Finding:
     return finding
 
 
-def test_a_machine_in_order_has_no_findings() -> None:
+def test_machine_in_order_has_no_findings() -> None:
     """Nothing is said of what is as it should be."""
     assert list(findings.judge_installation(GOOD)) == []
     assert list(findings.judge_limits(SystemLimits(2**30, None))) == []
@@ -93,7 +93,7 @@ def test_this_machine_is_seen() -> None:
 
 
 @pytest.mark.parametrize(("ray", "says"), [(None, "not installed"), ("2.58.1", "Ray 2.58.1 is installed")])
-def test_a_ray_that_is_missing_or_old_is_wrong(ray: str | None, says: str) -> None:
+def test_ray_that_is_missing_or_old_is_wrong(ray: str | None, says: str) -> None:
     """Nothing runs by default; the local backend does."""
     finding = only(findings.judge_installation(replace(GOOD, ray=ray)), "wrong")
     assert says in finding.what
@@ -108,14 +108,14 @@ def test_a_ray_that_is_missing_or_old_is_wrong(ray: str | None, says: str) -> No
         (Level(4, False), "landlock-4,"),
     ],
 )
-def test_a_kernel_that_confines_too_little_is_wrong(level: Level, says: str) -> None:
+def test_kernel_that_confines_too_little_is_wrong(level: Level, says: str) -> None:
     """What would run Workers all the same is named."""
     finding = only(findings.judge_confinement(Confinement(level, level, None, 40)), "wrong")
     assert says in finding.what
     assert "kernel_enforcement='best_effort'" in finding.do
 
 
-def test_a_launcher_that_does_not_start_is_wrong() -> None:
+def test_launcher_that_does_not_start_is_wrong() -> None:
     """Its reason is reported."""
     error = ConfigError("can't start a confined process: no room; make some")
     finding = only(findings.judge_confinement(replace(FULL, tried=None, failure=error)), "wrong")
@@ -140,7 +140,7 @@ def test_each_level_says_what_holds_and_what_does_not(level: Level, held: list[s
         assert any(words in line for line in confinement.leaves()) == (words in left), words
 
 
-def test_a_trial_that_got_less_than_was_offered_counts() -> None:
+def test_trial_that_got_less_than_was_offered_counts() -> None:
     """What is asked to hold is what a process really had."""
     assert Confinement(Level(7, True), Level(0, False), None, 1).holds() == []
 
@@ -164,14 +164,14 @@ def test_few_descriptors_are_told(most: int, mark: str) -> None:
         (0o777, 0o600, "replace or remove"),
     ],
 )
-def test_an_open_directory_says_what_others_may(mode: int, journal_mode: int, may: str) -> None:
+def test_open_directory_says_what_others_may(mode: int, journal_mode: int, may: str) -> None:
     """The command that closes it can be pasted."""
     finding = only(findings.judge_state(state(mode=mode, journal_mode=journal_mode)), "beware")
     assert may in finding.what
     assert finding.do == "chmod 700 '/state/of mine'"
 
 
-def test_a_directory_nobody_can_use_is_wrong() -> None:
+def test_directory_nobody_can_use_is_wrong() -> None:
     """Another one is asked for."""
     assert "--state-dir" in only(findings.judge_state(state(is_usable=False)), "wrong").do
 
@@ -186,26 +186,26 @@ def test_damage_is_wrong_and_a_damaged_tree_is_not() -> None:
     assert finding.what.endswith("t0, t1, t2, t3, t4 and 2 more")
 
 
-def test_a_lock_without_a_door_is_wrong() -> None:
+def test_lock_without_a_door_is_wrong() -> None:
     """Whoever holds the journal is named."""
     assert "process 77 holds" in only(findings.judge_absence(state(writer=77)), "wrong").what
 
 
 @pytest.mark.parametrize("confinement", ["none", "landlock-2+seccomp", "landlock-7", "structural"])
-def test_a_worker_that_is_confined_too_little_is_told(confinement: str) -> None:
+def test_worker_that_is_confined_too_little_is_told(confinement: str) -> None:
     """Best effort is seen where it happens."""
     host = ActorRow("observing2", "observing", 30, confinement, "t1", "main/w1", 1)
     assert f"only as far as {confinement}" in only(findings.judge_runtime(live(host)), "beware").what
 
 
 @pytest.mark.parametrize(("is_private", "does"), [(True, "insecure=True"), (False, "RAY_AUTH_MODE=token")])
-def test_a_ray_without_authentication_is_told(is_private: bool, does: str) -> None:
+def test_ray_without_authentication_is_told(is_private: bool, does: str) -> None:
     """Who started it decides what to change."""
     found = findings.judge_runtime(live(private=is_private, auth_mode="disabled"))
     assert does in only(found, "beware").do
 
 
-def test_a_token_that_others_can_read_is_told() -> None:
+def test_token_that_others_can_read_is_told() -> None:
     """Its file and mode are named."""
     found = findings.judge_runtime(live(token_path="/home of mine/auth_token", token_mode="0644"))
     finding = only(found, "beware")
@@ -236,7 +236,7 @@ def test_what_listens_is_told_with_the_rule_against_it() -> None:
     assert "private Ray listens to this machine alone" in finding.do
 
 
-def test_a_cluster_lets_its_own_machines_in() -> None:
+def test_cluster_lets_its_own_machines_in() -> None:
     """A rule that cut the cluster apart would be no help."""
     finding = only(findings.judge_runtime(live(private=False, nodes=3, listening=[RAYLET])), "beware")
     assert "ip saddr != { their addresses } tcp dport { 34567 } drop" in finding.do
@@ -264,7 +264,7 @@ def judged(*nodes: NodeReport, **security: Any) -> list[Finding]:
     return list(findings.judge_cluster(ClusterReport("10.0.0.1:6379", joined, nodes), GOOD))
 
 
-def test_a_cluster_in_order_has_no_findings() -> None:
+def test_cluster_in_order_has_no_findings() -> None:
     """Not for a dashboard on the loopback interface either."""
     assert judged(NODE, NODE) == []
     for dashboard in ("127.0.0.1:8265", "http://localhost:8265", "[::1]:8265"):
@@ -286,7 +286,7 @@ def test_a_cluster_in_order_has_no_findings() -> None:
         ({"listening": (RAYLET,)}, "beware", "raylet of 10.0.0.2 (abcdef01) (pid 12) on 0.0.0.0:34567"),
     ],
 )
-def test_a_node_that_is_not_in_order_is_named(changes: dict[str, Any], mark: str, says: str) -> None:
+def test_node_that_is_not_in_order_is_named(changes: dict[str, Any], mark: str, says: str) -> None:
     """With what is wrong there; the other nodes are not."""
     found = only(judged(NODE, replace(NODE, **changes)), mark)
     assert says in found.what
@@ -294,13 +294,13 @@ def test_a_node_that_is_not_in_order_is_named(changes: dict[str, Any], mark: str
 
 
 @pytest.mark.parametrize("dashboard", ["0.0.0.0:8265", "10.0.0.1:8265", "http://head:8265", "[::]:8265"])
-def test_a_dashboard_that_others_reach_is_reported(dashboard: str) -> None:
+def test_dashboard_that_others_reach_is_reported(dashboard: str) -> None:
     """With the options of the head that close it."""
     found = only(judged(NODE, dashboard=dashboard), "beware")
     assert dashboard in found.what
     assert "--dashboard-host=127.0.0.1" in found.do
 
 
-def test_a_cluster_without_authentication_is_reported_once() -> None:
+def test_cluster_without_authentication_is_reported_once() -> None:
     """Not once for each node."""
     assert "asks for no token" in only(judged(NODE, NODE, NODE, auth_mode="disabled"), "beware").what

@@ -66,7 +66,7 @@ def test_new_tree_is_named_listed_and_resumed(tmp_path: Path, program: Program, 
     assert program.call("replay", made, "--state-dir", place).code == 0
 
 
-def test_the_command_to_go_on_names_the_place(tmp_path: Path, program: Program, tree_id: str) -> None:
+def test_command_to_go_on_names_the_place(tmp_path: Path, program: Program, tree_id: str) -> None:
     """It is written so that a shell reads it: with a state directory, and one with a space."""
     place = tmp_path / "a state"
     (tmp_path / "state").rename(place)
@@ -74,7 +74,7 @@ def test_the_command_to_go_on_names_the_place(tmp_path: Path, program: Program, 
     assert done.lines[1].endswith(f" --state-dir '{place}'")
 
 
-def test_a_place_in_the_middle_is_taken(tmp_path: Path, program: Program, tree_id: str) -> None:
+def test_place_in_the_middle_is_taken(tmp_path: Path, program: Program, tree_id: str) -> None:
     """``--at`` names the last shared fact; one that is no place is refused, and nothing is made."""
     place = tmp_path / "state"
     told: dict[str, Any] = json.loads(
@@ -96,7 +96,7 @@ def test_a_place_in_the_middle_is_taken(tmp_path: Path, program: Program, tree_i
     assert len(list_summaries(place)) == before
 
 
-def test_a_tree_that_another_program_runs_is_forked_meanwhile(tmp_path: Path, program: Program) -> None:
+def test_tree_that_another_program_runs_is_forked_meanwhile(tmp_path: Path, program: Program) -> None:
     """The other tree goes on; the new one is in a journal that no program writes."""
 
     async def both() -> str:
@@ -114,7 +114,7 @@ def test_a_tree_that_another_program_runs_is_forked_meanwhile(tmp_path: Path, pr
     assert {tree.tree_id for tree in list_summaries(tmp_path / "state" / "journals" / "2")} == {made}
 
 
-def test_a_dry_run_makes_nothing(tmp_path: Path, program: Program, tree_id: str) -> None:
+def test_dry_run_makes_nothing(tmp_path: Path, program: Program, tree_id: str) -> None:
     """Of a fork and of a resume: a table for people, an object for programs, and no new tree."""
     place = tmp_path / "state"
     for command, forked_at in (("resume", None), ("fork", 1)):
@@ -136,7 +136,7 @@ async def _divided(place: Path) -> str:
     return tree.tree_id
 
 
-def test_a_child_is_replaced(tmp_path: Path, program: Program) -> None:
+def test_child_is_replaced(tmp_path: Path, program: Program) -> None:
     """By its id and the new task; what makes no sense is refused, and nothing is made."""
     place = tmp_path / "state"
     tree_id = asyncio.run(_divided(tmp_path))

@@ -95,7 +95,7 @@ def _loses_one(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", [_one_too_many, _one_too_wide, _raw_labels, _loses_one])
-def test_an_unsound_picture_is_found(bug: Draw) -> None:
+def test_unsound_picture_is_found(bug: Draw) -> None:
     """The property fails on a line or a cell too many, on labels as they came, and on a session left out."""
 
     @settings(max_examples=300, deadline=None, database=None, phases=(Phase.generate,))

@@ -50,7 +50,7 @@ def commands(tmp_path: Path) -> ServerCommands:
     return ServerCommands(tmp_path)
 
 
-def test_a_server_is_checked_accepted_and_allowed(commands: ServerCommands) -> None:
+def test_server_is_checked_accepted_and_allowed(commands: ServerCommands) -> None:
     """Nothing is accepted without a yes; a change is shown by name, and accepted again by the owner alone."""
     (row,) = commands.read("list")["servers"]
     assert (row["name"], row["state"], row["tools"]) == ("fix", "not accepted", 0)
@@ -105,7 +105,7 @@ def test_bad_input_is_refused_by_name(commands: ServerCommands, words: tuple[str
         ("", "give a command or a url"),
     ],
 )
-def test_a_wrong_entry_is_named_without_its_values(commands: ServerCommands, entry: str, reason: str) -> None:
+def test_wrong_entry_is_named_without_its_values(commands: ServerCommands, entry: str, reason: str) -> None:
     """No command that reads it goes on."""
     commands.config.write_text(f"[mcp.fix]\n{entry}\n")
     for command in ("list", "check"):
@@ -115,7 +115,7 @@ def test_a_wrong_entry_is_named_without_its_values(commands: ServerCommands, ent
         assert "secret" not in done.err
 
 
-def test_a_server_that_can_not_be_reached_says_why(commands: ServerCommands) -> None:
+def test_server_that_can_not_be_reached_says_why(commands: ServerCommands) -> None:
     """It is listed, check returns 1 with what it said last, and accept changes nothing."""
     commands.config.write_text(
         f"[mcp.fix]\ncommand = '{sys.executable}'\nargs = ['-c', 'exit(\"no place\")']\n"
@@ -129,7 +129,7 @@ def test_a_server_that_can_not_be_reached_says_why(commands: ServerCommands) -> 
     assert commands.read("list")["servers"][0]["state"] == "not accepted"
 
 
-def test_a_person_logs_in_and_the_server_can_be_checked(commands: ServerCommands) -> None:
+def test_person_logs_in_and_the_server_can_be_checked(commands: ServerCommands) -> None:
     """Before that, check says that it needs a login; no token is shown."""
     words = [sys.executable, "-m", "tests.unit.mcp.guarded_server_program"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:

@@ -155,7 +155,7 @@ def test_foreign_text_can_t_deceive_the_terminal(ask: Ask, command: tuple[str, .
 
 @pytest.mark.covers("A42")
 @pytest.mark.slow
-def test_an_export_is_imported_elsewhere(ask: Ask, program: Program, tmp_path: Path, writer: None) -> None:
+def test_export_is_imported_elsewhere(ask: Ask, program: Program, tmp_path: Path, writer: None) -> None:
     """From file and stream, with a live writer; the file is private to its owner; twice adds nothing."""
     path, copy = tmp_path / "memory.ndjson", tmp_path / "copy"
     done = told(ask("export", path, "--json"))
@@ -176,7 +176,7 @@ def test_an_export_is_imported_elsewhere(ask: Ask, program: Program, tmp_path: P
     ]
 
 
-def test_a_cut_export_makes_no_store(program: Program, ask: Ask, tmp_path: Path) -> None:
+def test_cut_export_makes_no_store(program: Program, ask: Ask, tmp_path: Path) -> None:
     """It is refused in one line that names the file, and nothing is begun for it."""
     path, copy = tmp_path / "memory.ndjson", tmp_path / "copy"
     ask("export", path)
@@ -241,7 +241,7 @@ def test_reindexed_by_a_server(ask: Ask, program: Program) -> None:
         ("'", "--embedder"),
     ],
 )
-def test_a_wrong_embedder_is_one_line(ask: Ask, named: str, said: str) -> None:
+def test_wrong_embedder_is_one_line(ask: Ask, named: str, said: str) -> None:
     """It names the setting, and never quotes a secret."""
     done = ask("reindex", "--embedder", named)
     assert done.code == 2
@@ -300,9 +300,7 @@ def test_nothing_is_forgotten_where_nobody_can_be_asked(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("answer", "code", "left"), [("y\n", 0, 1), ("n\n", 1, 4), ("\n", 1, 4), ("\x04", 1, 4)]
 )
-def test_a_person_is_asked(
-    program: Program, ask: Ask, state: Path, answer: str, code: int, left: int
-) -> None:
+def test_person_is_asked(program: Program, ask: Ask, state: Path, answer: str, code: int, left: int) -> None:
     """What would go is shown, then the question; anything but a yes keeps it."""
     with program.at_terminal("memory", "forget", "--tree", "t1", "--state-dir", state) as terminal:
         terminal.wait_for("forget 3 records? [y/N]")
@@ -346,7 +344,7 @@ def test_wrong_use_is_one_line(ask: Ask, arguments: tuple[str, ...]) -> None:
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_workspace_has_a_memory_of_its_own(program: Program, tmp_path: Path) -> None:
+def test_workspace_has_a_memory_of_its_own(program: Program, tmp_path: Path) -> None:
     """Without any place the workspace's own is meant, below the user's state folder."""
     room = tmp_path / "room"
     room.mkdir()

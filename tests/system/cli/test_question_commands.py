@@ -16,7 +16,7 @@ from tests.system.cli.command_fixtures import Program
 pytestmark = pytest.mark.slow
 
 
-def test_a_second_process_answers(program: Program, tmp_path: Path) -> None:
+def test_second_process_answers(program: Program, tmp_path: Path) -> None:
     """It lists the question, refuses what is no answer, gives one; the journal names the terminal."""
     workspace, state_dir = tmp_path / "workspace", tmp_path / "state"
     workspace.mkdir()

@@ -44,7 +44,7 @@ def tree_id(tmp_path: Path) -> str:
     return asyncio.run(_made(tmp_path))
 
 
-def test_the_same_is_said_in_two_lines(tmp_path: Path, program: Program, tree_id: str) -> None:
+def test_same_is_said_in_two_lines(tmp_path: Path, program: Program, tree_id: str) -> None:
     """How many facts were compared, and that none differs; as JSON the whole report."""
     done = program.call("replay", tree_id, "--state-dir", tmp_path / "state")
     assert done.code == 0, done.err
@@ -57,7 +57,7 @@ def test_the_same_is_said_in_two_lines(tmp_path: Path, program: Program, tree_id
     assert (report["matches"], report["is_decided"], report["difference"]) == (True, True, None)
 
 
-def test_a_difference_is_shown_and_ends_with_1(tmp_path: Path, program: Program, tree_id: str) -> None:
+def test_difference_is_shown_and_ends_with_1(tmp_path: Path, program: Program, tree_id: str) -> None:
     """Session, number, field, expected and found."""
     end = '"kind":"run_finished","v":1,"text":'
     seq = _altered(tmp_path, tree_id, "run_finished", f'{end}"done"', f'{end}"\\u001b[2Jgone"')
@@ -72,7 +72,7 @@ def test_a_difference_is_shown_and_ends_with_1(tmp_path: Path, program: Program,
     assert as_json["matches"] is False
 
 
-def test_a_tree_that_is_not_there_ends_with_2(tmp_path: Path, program: Program, tree_id: str) -> None:
+def test_tree_that_is_not_there_ends_with_2(tmp_path: Path, program: Program, tree_id: str) -> None:
     """An id that nobody gave, and a directory without a journal."""
     done = program.call("replay", "t0000", "--state-dir", tmp_path / "state")
     assert (done.code, done.out) == (2, "")

@@ -102,7 +102,7 @@ def test_schema_makes_the_answer_json(
         ('{"const": "\\ud800"}', "schema.json"),
     ],
 )
-def test_a_wrong_schema_is_refused_before_there_is_a_tree(
+def test_wrong_schema_is_refused_before_there_is_a_tree(
     program: Program, asked: tuple[str | Path, ...], tmp_path: Path, text: str, error: str
 ) -> None:
     """One line, exit code 2, no offer to resume, and nothing in the state directory."""

@@ -61,7 +61,7 @@ def test_programs_are_listed_with_those_that_are_refused(place: Path, program: P
     assert [each["line"] for each in told["refused"]] == [4]
 
 
-def test_a_program_is_checked_for_an_agent(tmp_path: Path, place: Path, program: Program) -> None:
+def test_program_is_checked_for_an_agent(tmp_path: Path, place: Path, program: Program) -> None:
     """Tools, tiers and approvals are shown; what is missing or of the wrong type makes the exit code 1."""
     where = ("--workspace", tmp_path / "workspace")
     agents = place.parent / "agents"
@@ -89,7 +89,7 @@ def test_a_program_is_checked_for_an_agent(tmp_path: Path, place: Path, program:
     assert (done.code, "count.py:1: it is not Python" in done.out) == (1, True)
 
 
-def test_a_program_runs_without_a_model(tmp_path: Path, place: Path, program: Program) -> None:
+def test_program_runs_without_a_model(tmp_path: Path, place: Path, program: Program) -> None:
     """Its value is the answer; inputs are checked against its main before a tree is opened."""
     run = ("run", "--backend", "local", "--workspace", tmp_path / "workspace", "--program")
     done = program.call(*run, "count", "--input", "path=a.txt", "--input", "times=3", "--input", "mark=7")
@@ -118,7 +118,7 @@ async def _ran(place: Path) -> tuple[str, object]:
         return tree.tree_id, await tree.main.run_program(CODE, names=["ada"])
 
 
-def test_a_program_of_a_run_is_saved_and_does_the_same(tmp_path: Path, place: Path, program: Program) -> None:
+def test_program_of_a_run_is_saved_and_does_the_same(tmp_path: Path, place: Path, program: Program) -> None:
     """Its variables become typed parameters; a file is replaced only if that is asked for."""
     tree_id, value = asyncio.run(_ran(tmp_path))
     missing = program.call("program", "save", tree_id, "9.9", "other", "--state-dir", tmp_path / "state")

@@ -169,7 +169,7 @@ def test_golden_journals_are_shown(program: Program, tmp_path: Path) -> None:
         assert any(step["what"].startswith("result of") for step in told), file
 
 
-async def test_a_program_is_one_step(program: Program, tmp_path: Path) -> None:
+async def test_program_is_one_step(program: Program, tmp_path: Path) -> None:
     """People see it with the lines that wait and its counts; a request stays a step; JSON has everything."""
     async with waiting_program_tree(tmp_path):
         shown = program.call("show", "--state-dir", tmp_path / "state").out

@@ -75,7 +75,7 @@ def told(program: Program, *arguments: str | Path) -> Any:
     return found
 
 
-def test_the_table_holds_every_tool_once_and_says_who_holds_it(program: Program) -> None:
+def test_table_holds_every_tool_once_and_says_who_holds_it(program: Program) -> None:
     """All of the specification's, ready or to come; a Worker holds the eight that only observe."""
     table = told(program)
     assert [each["name"] for each in table["tools"]] == [row.name for row in CATALOG]
@@ -89,7 +89,7 @@ def test_the_table_holds_every_tool_once_and_says_who_holds_it(program: Program)
     assert sum(each["held"] for each in worker["tools"]) == 8
 
 
-def test_a_policy_is_applied_to_the_session_that_is_asked_about(program: Program, policy: Path) -> None:
+def test_policy_is_applied_to_the_session_that_is_asked_about(program: Program, policy: Path) -> None:
     """By agent, model and group; slips are among the warnings."""
     everybody = told(program, "--policy", policy)
     assert everybody["policy"] == str(policy)
@@ -208,7 +208,7 @@ def tools_beside(program: Program, place: Path, *arguments: str | Path) -> Done:
 
 
 @pytest.mark.slow
-def test_a_plugin_s_tools_stand_under_its_id(program: Program, tmp_path: Path) -> None:
+def test_plugin_s_tools_stand_under_its_id(program: Program, tmp_path: Path) -> None:
     """In the table with the plugin's name; judged by its own lists; optional ones wait to be named."""
     install(tmp_path, "stations")
     lists = tmp_path / "lists.json"
@@ -239,7 +239,7 @@ def test_a_plugin_s_tools_stand_under_its_id(program: Program, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_plugin_that_takes_a_name_is_refused(program: Program, tmp_path: Path) -> None:
+def test_plugin_that_takes_a_name_is_refused(program: Program, tmp_path: Path) -> None:
     """A tool of this house is never replaced behind an owner's back."""
     install(tmp_path, "read")
     done = tools_beside(program, tmp_path)

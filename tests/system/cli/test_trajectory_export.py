@@ -82,7 +82,7 @@ def test_harbor_and_verifiers_read_it(export: Export, tmp_path: Path) -> None:
     assert json.loads(export("--format", "atif").out) == found
 
 
-def test_a_broken_trajectory_is_refused_by_them(export: Export, tmp_path: Path) -> None:
+def test_broken_trajectory_is_refused_by_them(export: Export, tmp_path: Path) -> None:
     """Their models can say no: a result of a call that no step made."""
     file = tmp_path / "tree.json"
     export(file, "--format", "atif")
@@ -95,7 +95,7 @@ def test_a_broken_trajectory_is_refused_by_them(export: Export, tmp_path: Path) 
     assert "9.9" in str(told["errors"])
 
 
-def test_a_damaged_tree_is_written_as_far_as_it_is_good(export: Export, tmp_path: Path) -> None:
+def test_damaged_tree_is_written_as_far_as_it_is_good(export: Export, tmp_path: Path) -> None:
     """The exit code is 1, the notes say what is missing, and the beginning is a valid trajectory."""
     with Journal.open(tmp_path / "state") as journal:
         connection = journal._writing()._writer._connection
@@ -118,7 +118,7 @@ def test_what_cannot_be_written_is_refused(export: Export, tmp_path: Path) -> No
     assert not (tmp_path / "x").exists()
 
 
-def test_an_exported_trajectory_is_not_imported(program: Program, export: Export, tmp_path: Path) -> None:
+def test_exported_trajectory_is_not_imported(program: Program, export: Export, tmp_path: Path) -> None:
     """It does not hold all facts, and import says that it is not an export."""
     file = tmp_path / "tree.json"
     export(file, "--format", "atif")
@@ -127,7 +127,7 @@ def test_an_exported_trajectory_is_not_imported(program: Program, export: Export
     assert "nothing was imported" in done.err
 
 
-async def test_a_tree_that_runs_is_exported(program: Program, tmp_path: Path) -> None:
+async def test_tree_that_runs_is_exported(program: Program, tmp_path: Path) -> None:
     """Another process writes its journal meanwhile; what is durable is in the file."""
     place = tmp_path / "workspace"
     place.mkdir()

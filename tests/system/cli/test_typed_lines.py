@@ -30,7 +30,7 @@ async def all_of(typed: TypedLines) -> list[str]:
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
-async def test_a_pipe_is_read_as_it_is_written(chunk: int) -> None:
+async def test_pipe_is_read_as_it_is_written(chunk: int) -> None:
     """Lines do not depend on how they arrive; the last needs no end."""
     reads, writes = os.pipe()
     with stream_of(reads) as stream, TypedLines(stream) as typed:
@@ -44,7 +44,7 @@ async def test_a_pipe_is_read_as_it_is_written(chunk: int) -> None:
         assert await following == SAID.split("\n")
 
 
-async def test_a_file_and_a_text_are_read_at_once(tmp_path: Path) -> None:
+async def test_file_and_a_text_are_read_at_once(tmp_path: Path) -> None:
     """What can't be waited for is there already."""
     path = tmp_path / "lines"
     path.write_text(SAID, "utf-8")

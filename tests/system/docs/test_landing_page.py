@@ -15,7 +15,7 @@ SCORES = re.compile(r"^ *(\w[\w ]*?) +(\d+) -> +(\d+)$", re.MULTILINE)
 
 @pytest.mark.covers("U21")
 @pytest.mark.slow
-def test_a_page_with_faults_is_corrected_shown_and_published(tmp_path: Path) -> None:
+def test_page_with_faults_is_corrected_shown_and_published(tmp_path: Path) -> None:
     """It is measured, corrected by what was measured, measured again, looked at thrice, and served."""
     example = CHECKOUT / "docs/examples/landing_page.py"
     program = [

@@ -19,7 +19,7 @@ ENDED = re.compile(r"^main/w(\d+) has ended", re.MULTILINE)
 
 
 @pytest.mark.parametrize("backend", ["--local", pytest.param("--ray", marks=pytest.mark.long)])
-def test_a_killed_program_goes_on_and_asks_no_child_twice(tmp_path: Path, backend: str) -> None:
+def test_killed_program_goes_on_and_asks_no_child_twice(tmp_path: Path, backend: str) -> None:
     """Fifteen children: each ends once, before the kill or after it."""
     where = ["--local"] if backend == "--local" else []
 

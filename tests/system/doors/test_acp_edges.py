@@ -28,7 +28,7 @@ async def edges_after(editor: OpenEditor, session: str, text: str) -> list[tuple
     return sorted((source, target, kind) for source, target, kind in found)
 
 
-async def test_an_answer_has_the_edges_that_are_new(tmp_path: Path) -> None:
+async def test_answer_has_the_edges_that_are_new(tmp_path: Path) -> None:
     """Each once; after a load only those whose requests whoever reads them can have recorded."""
     async with open_editor(tmp_path, FunctionModel(reply)) as editor:
         session = await editor.begin()

@@ -93,7 +93,7 @@ class Pipe:
         self.written.append(json.loads(line))
 
 
-async def test_a_line_that_is_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_line_that_is_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused without being kept, and the line after it is read; a last line needs no end."""
     monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 200_000)  # a test writes no 32 MiB
     pipe = Pipe()
@@ -114,7 +114,7 @@ async def test_what_is_written_is_one_line(tmp_path: Path) -> None:
     assert pipe.written[1]["error"]["data"] == {"details": "the request is not valid"}
 
 
-async def test_a_request_is_withdrawn_once() -> None:
+async def test_request_is_withdrawn_once() -> None:
     """The client gets the id of the request; a second withdrawal says nothing."""
     pipe = Pipe()
     asked = {

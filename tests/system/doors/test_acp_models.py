@@ -44,7 +44,7 @@ async def choose(editor: OpenEditor, session: str, value: str) -> Any:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_a_chosen_model_answers_from_the_next_turn_on(tmp_path: Path, backend: Any) -> None:
+async def test_chosen_model_answers_from_the_next_turn_on(tmp_path: Path, backend: Any) -> None:
     """Before the first turn and between two; the journal has each change; a new process keeps the last."""
     given: Any = {"others": [model("clever")], "backend": backend}
     async with open_editor(tmp_path, model("plain"), **given) as editor:
@@ -71,7 +71,7 @@ async def test_a_chosen_model_answers_from_the_next_turn_on(tmp_path: Path, back
         assert editor.fake.text.endswith("plain answers.")
 
 
-async def test_a_choice_is_refused_while_a_turn_goes_on(tmp_path: Path) -> None:
+async def test_choice_is_refused_while_a_turn_goes_on(tmp_path: Path) -> None:
     """The turn goes on with its model; what is not offered is never taken; the lowered tier stays."""
     fake = EditorFake()
     replies: Any = [script_call("launch", text="x"), "done", "again"]
@@ -98,7 +98,7 @@ async def test_a_choice_is_refused_while_a_turn_goes_on(tmp_path: Path) -> None:
         assert await names_of(editor, session) == ["plain", "clever"]
 
 
-async def test_a_prompt_right_after_a_choice_waits_for_it(tmp_path: Path) -> None:
+async def test_prompt_right_after_a_choice_waits_for_it(tmp_path: Path) -> None:
     """An editor need not wait for the answer to a choice before it sends the next prompt."""
     async with open_editor(tmp_path, model("plain"), others=[model("clever")]) as editor:
         session = await editor.begin()

@@ -19,7 +19,7 @@ from tests.system.doors.editor_fixtures import EditorFake, OpenEditor, open_edit
 LAUNCH = script_call("launch", text="x")
 
 
-async def test_a_turn_is_shown_and_loaded_as_it_was(tmp_path: Path) -> None:
+async def test_turn_is_shown_and_loaded_as_it_was(tmp_path: Path) -> None:
     """A new process shows the history that the editor saw, with the same ids, before it answers."""
     replies: Any = [
         ["I look.", script_call("look", text="a"), script_call("write", path="b.txt", content="b\n")],
@@ -53,7 +53,7 @@ async def test_a_turn_is_shown_and_loaded_as_it_was(tmp_path: Path) -> None:
         assert await editor.prompt(session) == "end_turn"
 
 
-async def test_a_permission_decides_about_one_call(tmp_path: Path) -> None:
+async def test_permission_decides_about_one_call(tmp_path: Path) -> None:
     """Allowed once it runs once; a no binds the call; *always* covers what follows."""
     chosen = iter(["allow_once", "reject_once", "allow_always"])
 
@@ -81,7 +81,7 @@ async def test_a_permission_decides_about_one_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["allow_everything", "reject_always", "allow"])
-async def test_a_choice_that_was_not_offered_is_a_no(tmp_path: Path, option: str) -> None:
+async def test_choice_that_was_not_offered_is_a_no(tmp_path: Path, option: str) -> None:
     """A client that answers with another id has not allowed anything."""
 
     async def choose(call: Any) -> str:
@@ -100,7 +100,7 @@ def climb(request: ModelRequest) -> Any:
     return LAUNCH if depth == 3 else script_call("sessions_spawn", kind="branch", task=f"go below {depth}")
 
 
-async def test_a_child_three_levels_below_asks_in_the_editor(tmp_path: Path) -> None:
+async def test_child_three_levels_below_asks_in_the_editor(tmp_path: Path) -> None:
     """The request names its path; children are tool calls; the prompt ends with the last report."""
     async with open_editor(tmp_path, FunctionModel(climb)) as editor:
         session = await editor.begin()
@@ -174,7 +174,7 @@ def listen_for(editor: OpenEditor, method: str) -> asyncio.Future[bool]:
     return heard
 
 
-async def test_a_cancelled_prompt_ends_what_it_asked(tmp_path: Path) -> None:
+async def test_cancelled_prompt_ends_what_it_asked(tmp_path: Path) -> None:
     """The prompt answers ``cancelled``; nothing waits, nothing ran, and the next prompt is answered."""
     never = asyncio.Event()
 
@@ -202,7 +202,7 @@ QUESTIONS: Any = [
 ]
 
 
-async def test_a_question_is_a_form(tmp_path: Path) -> None:
+async def test_question_is_a_form(tmp_path: Path) -> None:
     """Its fields are the questions; the model reads the answers."""
     model = ScriptedModel([script_call("ask_user", questions=QUESTIONS), "done"])
     fake = EditorFake()
@@ -225,7 +225,7 @@ async def test_a_question_is_a_form(tmp_path: Path) -> None:
         ]
 
 
-async def test_a_question_waits_if_the_editor_has_no_forms(tmp_path: Path) -> None:
+async def test_question_waits_if_the_editor_has_no_forms(tmp_path: Path) -> None:
     """It is said as a message, and is answered on another surface."""
     model = ScriptedModel([script_call("ask_user", questions=QUESTIONS[1:2]), "done"])
     async with open_editor(tmp_path, model) as editor:
@@ -262,7 +262,7 @@ async def test_sessions_are_where_they_may_be(tmp_path: Path) -> None:
         assert await editor.prompt(session) == "end_turn"
 
 
-async def test_an_editor_gets_no_more_than_its_tier(tmp_path: Path) -> None:
+async def test_editor_gets_no_more_than_its_tier(tmp_path: Path) -> None:
     """Above the tier nothing runs, and nobody is asked."""
     replies: Any = [script_call("append", text="a"), LAUNCH, script_call("look", text="b"), "done"]
     async with open_editor(tmp_path, ScriptedModel(replies), tier="ReadOnly") as editor:
@@ -271,7 +271,7 @@ async def test_an_editor_gets_no_more_than_its_tier(tmp_path: Path) -> None:
         assert [states[-1] for states in editor.fake.calls.values()] == ["failed", "failed", "completed"]
 
 
-async def test_a_tier_can_be_lowered_and_never_passes_the_rights(tmp_path: Path) -> None:
+async def test_tier_can_be_lowered_and_never_passes_the_rights(tmp_path: Path) -> None:
     """A prompt at a lower tier changes nothing, in children either; what was chosen holds after a restart."""
 
     def reply(request: ModelRequest) -> Any:
@@ -345,7 +345,7 @@ async def test_usage_is_that_of_context_and_tree(tmp_path: Path) -> None:
         assert found == [(105, 1_000, 0.25, "USD"), (205, 1_000, 0.5, "USD")] * 2
 
 
-async def test_a_turn_that_fails_is_an_error(tmp_path: Path) -> None:
+async def test_turn_that_fails_is_an_error(tmp_path: Path) -> None:
     """The prompt is answered with an error that says why, and the session goes on."""
 
     def reply(request: ModelRequest) -> str:

@@ -18,7 +18,7 @@ INITIALIZE = {
 }
 
 
-async def test_the_command_serves_a_program_that_starts_it(tmp_path: Path) -> None:
+async def test_command_serves_a_program_that_starts_it(tmp_path: Path) -> None:
     """A tree answers with the model of the configuration; the command ends with its client."""
     program = Program(tmp_path)
     folder = program.config_home / "sessiontree"

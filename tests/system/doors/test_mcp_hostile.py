@@ -132,7 +132,7 @@ async def test_only_programs_with_a_token_ask(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [10, pytest.param(100, marks=pytest.mark.long)])
-async def test_a_token_of_tier_read_only_changes_no_file(steps: int, tmp_path: Path) -> None:
+async def test_token_of_tier_read_only_changes_no_file(steps: int, tmp_path: Path) -> None:
     """Whatever it asks, in any order, of any tool and task, answered with a yes by itself."""
     chance = Random(steps)
     async with open_mcp(tmp_path) as origin:
@@ -176,7 +176,7 @@ async def test_a_token_of_tier_read_only_changes_no_file(steps: int, tmp_path: P
     assert effects(tmp_path / "workspace") == []
 
 
-async def test_the_same_steps_of_another_tier_change_files(tmp_path: Path) -> None:
+async def test_same_steps_of_another_tier_change_files(tmp_path: Path) -> None:
     """The test above can fail: with the tier, the same call happens."""
     async with open_mcp(tmp_path) as origin:
         client = BareClient(origin, make_token(tmp_path, tier="Workspace"), {})
@@ -238,7 +238,7 @@ def test_names_of_tasks_that_are_made_up_buy_few_polls() -> None:
     assert len(polls._asked["token"]) == MAX_FOLLOWED
 
 
-async def test_a_client_that_polls_as_it_should_is_never_refused(tmp_path: Path) -> None:
+async def test_client_that_polls_as_it_should_is_never_refused(tmp_path: Path) -> None:
     """Its polls do not use up the rate of its token; headers of a poll let no other request in."""
     token = make_token(tmp_path, tier="Elevated", per_minute=2)
     async with open_mcp(tmp_path, TaskPolls(count(step=3.0).__next__)) as origin:

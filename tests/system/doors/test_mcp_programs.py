@@ -45,7 +45,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_a_program_is_a_typed_tool_for_who_may_run_it(place: Path) -> None:
+async def test_program_is_a_typed_tool_for_who_may_run_it(place: Path) -> None:
     """Its parameters are those of its main; a token that does not name it neither sees nor runs it."""
     async with open_mcp(place) as origin:
         client = BareClient(origin, make_token(place, tools=NAMES), {})
@@ -67,7 +67,7 @@ async def test_a_program_is_a_typed_tool_for_who_may_run_it(place: Path) -> None
                 await other.call("double", number=21)
 
 
-async def test_a_program_that_asks_is_a_task_over_a_restart(place: Path) -> None:
+async def test_program_that_asks_is_a_task_over_a_restart(place: Path) -> None:
     """The server ends while the program waits; another one goes on with it, and the call happens once."""
     token = make_token(place, tools=NAMES, tier="Elevated", approves=True)
     async with open_mcp(place) as origin:

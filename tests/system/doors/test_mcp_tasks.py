@@ -27,7 +27,7 @@ def accept(task: dict[str, Any], **content: Any) -> dict[str, Any]:
     return {key: {"action": "accept", "content": content} for key in task["inputRequests"]}
 
 
-async def test_a_task_that_waits_is_answered_after_a_kill(tmp_path: Path) -> None:
+async def test_task_that_waits_is_answered_after_a_kill(tmp_path: Path) -> None:
     """The server is killed while the task waits; another one goes on with it, and the call happens once."""
     token = make_token(tmp_path, **ALL_RIGHTS)
     async with http_program(tmp_path) as (origin, process):
@@ -72,7 +72,7 @@ async def test_several_answers_may_come_one_by_one(tmp_path: Path) -> None:
     assert [text for _, text in effects(tmp_path / "workspace")] == ["one"]
 
 
-async def test_a_question_is_a_form(tmp_path: Path) -> None:
+async def test_question_is_a_form(tmp_path: Path) -> None:
     """Its options are the form's; who dismisses it leaves it open, and what does not fit is refused."""
     async with open_mcp(tmp_path) as origin:
         client = BareClient(origin, make_token(tmp_path, **ALL_RIGHTS))
@@ -100,7 +100,7 @@ async def test_a_question_is_a_form(tmp_path: Path) -> None:
         assert "blue" in ended["result"]["content"][0]["text"]
 
 
-async def test_the_end_of_a_task_says_how_it_went(tmp_path: Path) -> None:
+async def test_end_of_a_task_says_how_it_went(tmp_path: Path) -> None:
     """Cancelled, with an error as its result, and failed with its tree."""
     async with open_mcp(tmp_path) as origin:
         client = BareClient(origin, make_token(tmp_path, **ALL_RIGHTS))
@@ -135,7 +135,7 @@ async def test_tasks_are_for_clients_that_declare_them(tmp_path: Path) -> None:
             assert await code_of(declares.ask(gone, taskId=task_id)) == -32601
 
 
-async def test_a_task_of_another_token_does_not_exist(tmp_path: Path) -> None:
+async def test_task_of_another_token_does_not_exist(tmp_path: Path) -> None:
     """It can't be seen, answered or cancelled, and the answer is that for an id that was made up."""
     async with open_mcp(tmp_path) as origin:
         mine = BareClient(origin, make_token(tmp_path, **ALL_RIGHTS))

@@ -47,7 +47,7 @@ async def content(client: Client, tool: str, **arguments: Any) -> dict[str, Any]
     ],
 )
 @pytest.mark.covers("A41")
-async def test_a_client_runs_a_tree_and_goes_on_with_it(kind: str, mode: str, tmp_path: Path) -> None:
+async def test_client_runs_a_tree_and_goes_on_with_it(kind: str, mode: str, tmp_path: Path) -> None:
     """It gets the answer, continues, allows a call that happens once, and sees the state."""
     async with connected(kind, tmp_path, mode) as client:
         tools = (await client.list_tools()).tools
@@ -82,7 +82,7 @@ async def test_a_client_runs_a_tree_and_goes_on_with_it(kind: str, mode: str, tm
     assert [text for _, text in effects(tmp_path / "workspace")] == ["rocket"]
 
 
-async def test_a_call_that_takes_long_reports_and_leaves_a_conversation(tmp_path: Path) -> None:
+async def test_call_that_takes_long_reports_and_leaves_a_conversation(tmp_path: Path) -> None:
     """A client without tasks gets progress, and after its time the name of what goes on."""
     heard: list[float] = []
 
@@ -122,7 +122,7 @@ async def test_what_another_token_made_does_not_exist(tmp_path: Path) -> None:
                 assert said[0] == said[1]
 
 
-async def test_a_token_without_the_right_does_not_answer(tmp_path: Path) -> None:
+async def test_token_without_the_right_does_not_answer(tmp_path: Path) -> None:
     """It does not see the tool, can't call it, and its call waits for the owner."""
     async with open_mcp(tmp_path) as origin:
         async with http_client(origin, make_token(tmp_path, tier="Elevated")) as client:
@@ -136,7 +136,7 @@ async def test_a_token_without_the_right_does_not_answer(tmp_path: Path) -> None
         assert effects(tmp_path / "workspace") == []
 
 
-async def test_a_revoked_token_lets_nobody_in_at_once(tmp_path: Path) -> None:
+async def test_revoked_token_lets_nobody_in_at_once(tmp_path: Path) -> None:
     """Not even a client that is connected."""
     async with open_mcp(tmp_path) as origin:
         token = make_token(tmp_path)

@@ -99,7 +99,7 @@ async def _try(talker: Talker, text: str) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-async def test_a_reader_changes_nothing_through_any_door(door: str, tmp_path: Path) -> None:
+async def test_reader_changes_nothing_through_any_door(door: str, tmp_path: Path) -> None:
     """Whatever is asked for, by a session, its children or a program."""
     random = Random(f"reader {door}")
     async with open_talker(door, tmp_path, tier="ReadOnly", approves=True) as talker:

@@ -75,6 +75,6 @@ def test_every_cache_has_a_bound_or_few_arguments(shipped_modules: list[Path], c
         ("known = lru_cache(maxsize=16)(look)", []),
     ],
 )
-def test_a_planted_cache_is_found(planted: str, found: list[str]) -> None:
+def test_planted_cache_is_found(planted: str, found: list[str]) -> None:
     """However it is written; and what is bounded is let be."""
     assert list(unbounded("x.py", planted)) == found

@@ -85,7 +85,7 @@ def plant(folder: Path, text: str) -> dict[str, Any]:
     return exports("planted", folder)
 
 
-def test_a_lazy_front_passes(tmp_path: Path) -> None:
+def test_lazy_front_passes(tmp_path: Path) -> None:
     """The property holds for a small package written as it should be."""
     found = plant(tmp_path, GOOD)
     assert found["names"] == ["Branch", "Tree"]

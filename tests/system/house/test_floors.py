@@ -186,7 +186,7 @@ def test_every_contract_has_a_fault(contracts: dict[str, dict[str, Any]]) -> Non
     assert set(contracts) == {contract for contract, _, _ in FAULTS}
 
 
-def test_an_exception_names_one_room_and_one_library(contracts: dict[str, dict[str, Any]]) -> None:
+def test_exception_names_one_room_and_one_library(contracts: dict[str, dict[str, Any]]) -> None:
     """Exceptions say where a library or a heavy room is used, and nothing else."""
     exceptions = {name: one["ignore_imports"] for name, one in contracts.items() if "ignore_imports" in one}
     assert set(exceptions) == {"tools", "libraries", "closed", "fakes"}

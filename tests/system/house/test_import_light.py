@@ -83,7 +83,7 @@ def test_importing_the_public_names_is_light() -> None:
 
 
 @pytest.mark.slow
-def test_the_class_of_trees_loads_nothing_of_hosts() -> None:
+def test_class_of_trees_loads_nothing_of_hosts() -> None:
     """A tree that is not open needs no journal, no dispatcher and no sandbox."""
     imported = measure("import sessiontree; sessiontree.SessionTree", runs=1)
     late = {

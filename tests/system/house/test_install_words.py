@@ -44,6 +44,6 @@ def test_no_text_installs_the_package_by_name() -> None:
         ("pip install dist/sessiontree-*.whl", False),
     ],
 )
-def test_an_installation_by_name_is_found(line: str, is_told: bool) -> None:
+def test_installation_by_name_is_found(line: str, is_told: bool) -> None:
     """With an extra and without; the checkout and a wheel are no names."""
     assert bool(told_in(line)) == is_told

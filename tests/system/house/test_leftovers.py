@@ -81,7 +81,7 @@ def run_suite(checkout: Path, folder: Path, source: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_a_tidy_run_passes(checkout: Path, tmp_path: Path) -> None:
+def test_tidy_run_passes(checkout: Path, tmp_path: Path) -> None:
     """Files in ``tmp_path`` and processes that were waited for are no leftovers."""
     code, report = run_suite(checkout, tmp_path, TIDY)
     assert code == 0, report

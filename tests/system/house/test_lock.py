@@ -217,7 +217,7 @@ def test_everything_imported_is_declared(shipped_modules: list[Path], checkout: 
     assert {"bfcl-eval", "inspect-evals"} <= undeclared(of_suites, project)
 
 
-def test_a_package_of_several_distributions_counts_by_module() -> None:
+def test_package_of_several_distributions_counts_by_module() -> None:
     """A declared distribution next to others in one package does not stand for them."""
     shared = packages_distributions()["opentelemetry"]
     assert homes_of("opentelemetry.trace", shared) == ["opentelemetry-api"]

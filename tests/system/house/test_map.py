@@ -45,13 +45,13 @@ def run_script(checkout: Path, *options: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_map_is_what_the_rooms_say(checkout: Path) -> None:
+def test_map_is_what_the_rooms_say(checkout: Path) -> None:
     """``make map`` would change nothing."""
     assert run_script(checkout, "--check").returncode == 0, "run make map"
     assert len((checkout / "ARCHITECTURE.md").read_text("utf-8").splitlines()) <= MAX_LINES
 
 
-def test_a_stale_map_is_found_and_written(small: Path) -> None:
+def test_stale_map_is_found_and_written(small: Path) -> None:
     """Rooms are in the order of their floors; what is around the table stays."""
     assert run_script(small, "--check").returncode == 1
     assert run_script(small).returncode == 0
@@ -65,7 +65,7 @@ def test_a_stale_map_is_found_and_written(small: Path) -> None:
     assert run_script(small, "--check").returncode == 1
 
 
-def test_a_room_that_says_too_little_is_named(small: Path) -> None:
+def test_room_that_says_too_little_is_named(small: Path) -> None:
     """A room without its floor, or without what is not there."""
     (small / "sessiontree" / "low" / "__init__.py").write_text('"""Words."""\n', "utf-8")
     ended = run_script(small)

@@ -187,7 +187,7 @@ def test_planted_text_that_names_an_object_is_found(tmp_path: Path) -> None:
     assert tabled_modules(path) == ["sessiontree.api.tree.inbox:HumanInbox"]
 
 
-def test_the_linter_knows_the_same_doors(checkout: Path) -> None:
+def test_linter_knows_the_same_doors(checkout: Path) -> None:
     """pyproject.toml lets functions import in the doors alone."""
     settings = tomllib.loads((checkout / "pyproject.toml").read_text("utf-8"))
     allowed = settings["tool"]["ruff"]["lint"]["per-file-ignores"]
@@ -229,7 +229,7 @@ def test_planted_late_import_is_found(tmp_path: Path, source: str) -> None:
     assert f"room.py:{source.count(LINE_END) + 1}" in misplaced_imports([path], tmp_path)
 
 
-def test_a_door_is_open_for_its_own_kind_of_import(tmp_path: Path) -> None:
+def test_door_is_open_for_its_own_kind_of_import(tmp_path: Path) -> None:
     """Where functions import, nothing is loaded by name; a door that nothing goes through is found."""
     by_name = "import importlib\n\ndef load(name):\n    return importlib.import_module(name)\n"
     door = tmp_path / "sessiontree" / "api/runtime/ray_door.py"

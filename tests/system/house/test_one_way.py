@@ -88,12 +88,12 @@ def test_nothing_reaches_a_tool_beside_the_dispatcher(shipped_modules: list[Path
         ),
     ],
 )
-def test_a_planted_way_around_is_found(module: str, planted: str) -> None:
+def test_planted_way_around_is_found(module: str, planted: str) -> None:
     """A helper with a way of its own would pass neither policy nor hooks nor approvals."""
     assert set(doors_of(module, planted)) - known()
 
 
-def test_the_database_s_word_is_another_one() -> None:
+def test_database_s_word_is_another_one() -> None:
     """Statements are executed too, by the journal alone."""
     statement = "connection.execute('COMMIT')"
     assert list(doors_of("journal/commit.py", statement)) == []

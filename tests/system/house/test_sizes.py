@@ -82,7 +82,7 @@ def test_every_shipped_file_and_function_is_small(shipped_modules: list[Path]) -
     assert oversized(shipped_modules) == []
 
 
-def test_a_long_file_is_found(tmp_path: Path) -> None:
+def test_long_file_is_found(tmp_path: Path) -> None:
     """600 lines pass and 601 do not; with a reason 900 pass and 901 do not."""
     fits, long, reasoned, endless = (tmp_path / f"{name}.py" for name in ("a", "b", "c", "d"))
     reason = '"""A table.\n\nLong because it is one table.\n"""\n'
@@ -96,7 +96,7 @@ def test_a_long_file_is_found(tmp_path: Path) -> None:
     ]
 
 
-def test_a_long_function_is_found_wherever_it_sits(tmp_path: Path) -> None:
+def test_long_function_is_found_wherever_it_sits(tmp_path: Path) -> None:
     """80 lines pass, 81 do not, in a class and async as well."""
     path = tmp_path / "room.py"
     body = "        x = 1\n"
@@ -112,7 +112,7 @@ def test_a_long_function_is_found_wherever_it_sits(tmp_path: Path) -> None:
 METHOD = "    def run_{}(self):\n        return 1\n"
 
 
-def test_a_wall_is_found(tmp_path: Path) -> None:
+def test_wall_is_found(tmp_path: Path) -> None:
     """25 methods and 400 lines pass, one more of either does not, in a class in a class as well."""
     path = tmp_path / "room.py"
     fits = "".join(METHOD.format(number) for number in range(MAX_METHODS))
@@ -127,7 +127,7 @@ def test_a_wall_is_found(tmp_path: Path) -> None:
     ]
 
 
-def test_a_protocol_that_declares_is_no_wall(tmp_path: Path) -> None:
+def test_protocol_that_declares_is_no_wall(tmp_path: Path) -> None:
     """Its methods have a docstring or dots; one with a body makes a class of it."""
     path = tmp_path / "room.py"
     declared = "".join(

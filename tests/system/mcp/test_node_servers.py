@@ -23,7 +23,7 @@ def open_tree(place: Path, model: ScriptedModel, name: str, server: McpServer, *
     return SessionTree(place, state_dir=place.parent / "state", backend="local", **options)
 
 
-async def test_a_worker_reads_files_and_a_branch_writes_one_after_a_yes(tmp_path: Path) -> None:
+async def test_worker_reads_files_and_a_branch_writes_one_after_a_yes(tmp_path: Path) -> None:
     """``server-filesystem``: what is outside its directory stays so, and its writes climb."""
     place = tmp_path / "place"
     place.mkdir()

@@ -80,7 +80,7 @@ async def test_workers_read_a_repository_and_a_branch_commits(tmp_path: Path) ->
     assert git(place, "log", "--format=%s").split() == ["second", "first"]
 
 
-async def test_a_worker_asks_for_the_time(tmp_path: Path) -> None:
+async def test_worker_asks_for_the_time(tmp_path: Path) -> None:
     """``mcp-server-time`` in the sandbox of commands: it needs no network and no directory of its own."""
     place, state = tmp_path / "place", tmp_path / "state"
     place.mkdir()
@@ -106,7 +106,7 @@ async def test_a_worker_asks_for_the_time(tmp_path: Path) -> None:
         assert "21:00" in json.dumps(message.text)
 
 
-def test_the_transcript_in_the_documents_is_what_the_program_prints(tmp_path: Path) -> None:
+def test_transcript_in_the_documents_is_what_the_program_prints(tmp_path: Path) -> None:
     """``docs/mcp.md`` shows a real run: a Worker reads, and the commit of a Branch waits for a yes."""
     ran = subprocess.run(
         [sys.executable, "-m", "tests.system.mcp.git_program", str(tmp_path)],

@@ -47,7 +47,7 @@ def kernel(tmp_path: Path) -> Iterator[Kernel]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", OPEN)
-def test_the_former_tree_is_closed_and_told(kernel: Kernel, how: str) -> None:
+def test_former_tree_is_closed_and_told(kernel: Kernel, how: str) -> None:
     """As often as the cell is run; the last tree works, and there is one journal."""
     ids = []
     for _ in range(3):
@@ -65,7 +65,7 @@ def test_the_former_tree_is_closed_and_told(kernel: Kernel, how: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", OPEN)
-def test_a_tree_that_a_variable_still_holds_is_kept(kernel: Kernel, how: str) -> None:
+def test_tree_that_a_variable_still_holds_is_kept(kernel: Kernel, how: str) -> None:
     """Both work, on one runtime."""
     kernel.run(OPEN[how])
     kernel.run("first = tree")
@@ -87,7 +87,7 @@ def test_trees_of_one_run_are_all_kept(kernel: Kernel) -> None:
 
 
 @pytest.mark.slow
-def test_a_former_tree_says_that_it_was_closed(kernel: Kernel) -> None:
+def test_former_tree_says_that_it_was_closed(kernel: Kernel) -> None:
     """What a list still holds is closed with its cell's next run, and says so when it is used."""
     kernel.run("kept = []")
     opening = "kept.append(await SessionTree(workspace, **options).start())"
@@ -101,7 +101,7 @@ def test_a_former_tree_says_that_it_was_closed(kernel: Kernel) -> None:
 
 
 @pytest.mark.slow
-def test_a_cell_that_resumes_may_be_run_again(kernel: Kernel) -> None:
+def test_cell_that_resumes_may_be_run_again(kernel: Kernel) -> None:
     """The open tree is let go first."""
     kernel.run(OPEN["awaited"])
     kernel.run("tree_id = tree.tree_id\nawait tree.close()")

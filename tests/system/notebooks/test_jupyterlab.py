@@ -46,7 +46,7 @@ async def keep_picture(notebook: Notebook, name: str) -> None:
 
 
 @pytest.mark.parametrize("face", [pytest.param("async", marks=pytest.mark.long), "sync"])
-async def test_a_person_approves_while_a_cell_waits(lab: Lab, browser: Browser, face: str) -> None:  # noqa: F811
+async def test_person_approves_while_a_cell_waits(lab: Lab, browser: Browser, face: str) -> None:  # noqa: F811
     """In the card that the cell shows by itself; a blocking cell holds the kernel's main thread meanwhile."""
     notebook = await open_notebook(lab, browser, f"approve-{face}", face, SEND[face].format("publish a.txt"))
     await notebook.begin(2)
@@ -84,7 +84,7 @@ async def test_stop_interrupts_the_turn_and_a_restart_ends_all(lab: Lab, browser
 
 
 @pytest.mark.long
-async def test_a_saved_notebook_shows_a_picture(lab: Lab, browser: Browser) -> None:  # noqa: F811
+async def test_saved_notebook_shows_a_picture(lab: Lab, browser: Browser) -> None:  # noqa: F811
     """After its kernel has ended: the tree as it was at the end of its cell, in escaped text alone."""
     asks = SEND["async"].format("publish <b>c</b>.txt")
     notebook = await open_notebook(lab, browser, "saved", "async", asks)

@@ -37,7 +37,7 @@ def test_percent_tree_shows_the_live_trees(jupyter: Jupyter) -> None:
     jupyter.run("tree.close()\nawait first.close()")
 
 
-def test_a_handle_a_receipt_and_a_bar_show_themselves(jupyter: Jupyter) -> None:
+def test_handle_a_receipt_and_a_bar_show_themselves(jupyter: Jupyter) -> None:
     """Of children too; a bar ends where all have ended."""
     workspace = str(jupyter.place / "workspace")
     jupyter.run(OPEN["async"].format(workspace=workspace))
@@ -62,7 +62,7 @@ def test_a_handle_a_receipt_and_a_bar_show_themselves(jupyter: Jupyter) -> None:
 
 @pytest.mark.parametrize("face", ["async", "sync"])
 @pytest.mark.parametrize("backend", ["local", "ray"])
-def test_a_restart_leaves_no_process(face: str, backend: str, tmp_path: Path) -> None:
+def test_restart_leaves_no_process(face: str, backend: str, tmp_path: Path) -> None:
     """Of a kernel whose tree is open and waits for a person; on each backend."""
     with jupyter_in(tmp_path) as jupyter:
         jupyter.run(f"options['backend'] = {backend!r}")

@@ -36,14 +36,14 @@ def shown_in(cell: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_shows_what_its_file_holds(path: Path) -> None:
+def test_notebook_shows_what_its_file_holds(path: Path) -> None:
     """Run again, each cell shows the same; `python -m tests.system.notebooks.notebook_program` writes it."""
     run = [cell for cell in run_notebook(path)["cells"] if cell["cell_type"] == "code"]
     assert [shown_in(cell) for cell in run] == [shown_in(cell) for cell in code_cells(path)]
 
 
 @pytest.mark.covers("C13")
-def test_a_saved_notebook_shows_trees_without_a_kernel() -> None:
+def test_saved_notebook_shows_trees_without_a_kernel() -> None:
     """As tables in HTML without a script; nothing belongs to a kernel that has ended."""
     stored = "".join(path.read_text("utf-8") for path in NOTEBOOKS)
     assert "<td>main/w1</td>" in stored

@@ -17,7 +17,7 @@ offered = dict(model=model, policy=policy, state_dir=options["state_dir"], backe
 """
 
 
-def test_a_cell_runs_as_a_program_of_the_open_tree(tmp_path: Path) -> None:
+def test_cell_runs_as_a_program_of_the_open_tree(tmp_path: Path) -> None:
     """Its calls and its value are shown, its error is the cell's, and variables are its inputs."""
     with jupyter_in(tmp_path) as jupyter:
         place = str(jupyter.place / "workspace")

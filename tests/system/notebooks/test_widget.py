@@ -43,7 +43,7 @@ def open_tree(jupyter: Jupyter, face: str) -> str:
 
 
 @pytest.mark.parametrize("where", ["main shell", "subshell"])
-def test_a_request_is_approved_in_the_cell_that_waits(jupyter: Jupyter, face: str, where: str) -> None:
+def test_request_is_approved_in_the_cell_that_waits(jupyter: Jupyter, face: str, where: str) -> None:
     """On each shell, within a second; a blocking cell holds the main shell, so only a subshell is left."""
     comm = open_tree(jupyter, face)
     shell = jupyter.open_subshell() if where == "subshell" or face == "sync" else None
@@ -64,7 +64,7 @@ def surfaces_in(jupyter: Jupyter) -> set[str]:
         return {fact.surface for fact in ends if isinstance(fact, ApprovalDecided | ClientCallEnded)}
 
 
-def test_a_question_is_answered_in_the_cell_that_waits(jupyter: Jupyter, face: str) -> None:
+def test_question_is_answered_in_the_cell_that_waits(jupyter: Jupyter, face: str) -> None:
     """The cell shows it by itself, in a saved notebook as text; an answer that does not fit is refused."""
     open_tree(jupyter, face)
     waiting = jupyter.begin(SEND[face].format("ask"))
@@ -82,7 +82,7 @@ def test_a_question_is_answered_in_the_cell_that_waits(jupyter: Jupyter, face: s
     assert surfaces_in(jupyter) == {"notebook"}
 
 
-def test_a_waiting_cell_shows_its_request_by_itself(jupyter: Jupyter, face: str) -> None:
+def test_waiting_cell_shows_its_request_by_itself(jupyter: Jupyter, face: str) -> None:
     """The tree that nobody displayed, a second after the request, as often as a cell waits."""
     open_tree(jupyter, face)
     for name in ("b.txt", "c.txt"):
@@ -96,7 +96,7 @@ def test_a_waiting_cell_shows_its_request_by_itself(jupyter: Jupyter, face: str)
         assert "asks for" not in jupyter.renewed(waiting)["text/html"]
 
 
-def test_an_answer_elsewhere_is_seen_at_once(jupyter: Jupyter, face: str) -> None:
+def test_answer_elsewhere_is_seen_at_once(jupyter: Jupyter, face: str) -> None:
     """Of another program, through the control socket; the widget is informed at once."""
     comm = open_tree(jupyter, face)
     tree_id, shell = jupyter.value("tree.tree_id").strip("'"), jupyter.open_subshell()
@@ -125,7 +125,7 @@ async def approve_from_here(state_dir: Path, tree_id: str, request: str) -> None
         await tree.close()
 
 
-def test_an_interrupt_ends_the_turn_and_nothing_else(jupyter: Jupyter, face: str) -> None:
+def test_interrupt_ends_the_turn_and_nothing_else(jupyter: Jupyter, face: str) -> None:
     """The kernel, the tree and the session go on; the request of the turn is gone."""
     comm = open_tree(jupyter, face)
     shell = jupyter.open_subshell()
@@ -139,7 +139,7 @@ def test_an_interrupt_ends_the_turn_and_nothing_else(jupyter: Jupyter, face: str
     assert shown["text/plain"] == "'heard still there?'"
 
 
-def test_a_time_limit_of_the_program_leaves_the_turn_alone(jupyter: Jupyter) -> None:
+def test_time_limit_of_the_program_leaves_the_turn_alone(jupyter: Jupyter) -> None:
     """It is no interrupt of the cell; the wait has ended, and the request is open."""
     comm = open_tree(jupyter, "async")
     limited = "asyncio.wait_for(tree.main.send('publish f.txt'), 0.5)"
@@ -148,7 +148,7 @@ def test_a_time_limit_of_the_program_leaves_the_turn_alone(jupyter: Jupyter) -> 
     jupyter.run(CLOSE["async"])
 
 
-def test_a_cell_that_runs_again_is_harmless(jupyter: Jupyter, face: str) -> None:
+def test_cell_that_runs_again_is_harmless(jupyter: Jupyter, face: str) -> None:
     """The former tree is closed, its widget shows it as it was, and the new one works."""
     first = open_tree(jupyter, face)
     second = open_tree(jupyter, face)

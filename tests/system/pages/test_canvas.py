@@ -31,7 +31,7 @@ from tests.system.pages.page_fixtures import site_of
 
 
 @pytest.mark.covers("S12", "U14")
-async def test_a_person_acts_on_surfaces_of_each_version(tmp_path: Path, browser: Browser) -> None:
+async def test_person_acts_on_surfaces_of_each_version(tmp_path: Path, browser: Browser) -> None:
     """What was entered comes with the action; it is marked as text from outside, and no owner's."""
     async with canvas_site(tmp_path, browser) as (tree, site):
         screen = await site.open_tree(tree.tree_id)
@@ -60,7 +60,7 @@ async def test_a_person_acts_on_surfaces_of_each_version(tmp_path: Path, browser
 
 
 @pytest.mark.covers("U12")
-async def test_the_frame_is_asked(tmp_path: Path, browser: Browser) -> None:
+async def test_frame_is_asked(tmp_path: Path, browser: Browser) -> None:
     """Scripts and descriptions come back marked; without a page that shows it, the error says so."""
     async with canvas_site(tmp_path, browser) as (tree, site):
         with pytest.raises(ExecutionError, match="no page shows the canvas"):
@@ -92,7 +92,7 @@ input { display: block; width: 200px; height: 40px; background: white }</style><
 
 
 @pytest.mark.covers("U12")
-async def test_a_snapshot_is_a_picture_of_the_frame_as_it_is(tmp_path: Path, browser: Browser) -> None:
+async def test_snapshot_is_a_picture_of_the_frame_as_it_is(tmp_path: Path, browser: Browser) -> None:
     """With what was entered and changed since the page was presented, at the place that is scrolled to."""
     async with canvas_site(tmp_path, browser) as (tree, site):
         await do(tree, "present", html=PAGE)
@@ -122,7 +122,7 @@ async def picture_of(tree: SessionTree) -> Image.Image:
 
 
 @pytest.mark.covers("U13")
-async def test_a_page_of_the_workspace_is_shown_as_it_changes(tmp_path: Path, browser: Browser) -> None:
+async def test_page_of_the_workspace_is_shown_as_it_changes(tmp_path: Path, browser: Browser) -> None:
     """In two pages, without a reload of either; a page that is gone says so, and comes back."""
     async with canvas_site(tmp_path, browser) as (tree, site):
         page = tmp_path / "workspace" / "page.html"
@@ -142,7 +142,7 @@ async def test_a_page_of_the_workspace_is_shown_as_it_changes(tmp_path: Path, br
 
 
 @pytest.mark.covers("S12")
-async def test_a_canvas_survives_its_program(tmp_path: Path, browser: Browser) -> None:
+async def test_canvas_survives_its_program(tmp_path: Path, browser: Browser) -> None:
     """A page that is opened when nobody runs the tree shows it, and sends nothing."""
     async with canvas_tree(tmp_path) as tree:
         await do(tree, "a2ui_push", jsonl=lines_of(LATER))

@@ -112,7 +112,7 @@ async def found_by(screen: Screen) -> dict[str, str]:
 
 
 @pytest.mark.covers("U13")
-async def test_a_hostile_page_reaches_nothing(tmp_path: Path, browser: Browser) -> None:
+async def test_hostile_page_reaches_nothing(tmp_path: Path, browser: Browser) -> None:
     """Neither the console nor the network; what it sends by itself does not reach the session."""
     async with canvas_site(tmp_path, browser) as (tree, site), private_address() as (address, came):
         screen = await site.open_tree(tree.tree_id)
@@ -140,7 +140,7 @@ async def test_a_hostile_page_reaches_nothing(tmp_path: Path, browser: Browser) 
 
 @pytest.mark.covers("U13")
 @pytest.mark.parametrize("tries", [20, pytest.param(800, marks=pytest.mark.long)])
-async def test_a_frame_that_takes_the_focus_sends_nothing_by_a_click_elsewhere(
+async def test_frame_that_takes_the_focus_sends_nothing_by_a_click_elsewhere(
     tmp_path: Path, browser: Browser, tries: int
 ) -> None:
     """A click on the console counts for no action of the frame, as long as browsers count it as one."""
@@ -162,7 +162,7 @@ async def test_a_frame_that_takes_the_focus_sends_nothing_by_a_click_elsewhere(
 
 
 @pytest.mark.covers("U14")
-async def test_a_click_in_the_frame_counts_after_one_elsewhere(tmp_path: Path, browser: Browser) -> None:
+async def test_click_in_the_frame_counts_after_one_elsewhere(tmp_path: Path, browser: Browser) -> None:
     """Its action is sent as soon as the other click does not count any more."""
     html = """<button onclick='sendAction("meant", {})'>Send it</button>"""
     async with canvas_site(tmp_path, browser) as (tree, site):
@@ -177,7 +177,7 @@ async def test_a_click_in_the_frame_counts_after_one_elsewhere(tmp_path: Path, b
         assert len(heard) == 1
 
 
-async def test_the_address_of_a_frame_alone_is_of_no_use(tmp_path: Path, browser: Browser) -> None:
+async def test_address_of_a_frame_alone_is_of_no_use(tmp_path: Path, browser: Browser) -> None:
     """A window of its own is refused, and nobody is let in without a cookie; the policy holds there, too."""
     async with canvas_site(tmp_path, browser) as (tree, site):
         await do(tree, "present", html="<script>document.title = origin + document.cookie</script>")

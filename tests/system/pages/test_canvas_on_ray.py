@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.covers("S12")
-async def test_a_canvas_is_shown_on_ray(tmp_path: Path, ray_runtime: Runtime, browser: Browser) -> None:
+async def test_canvas_is_shown_on_ray(tmp_path: Path, ray_runtime: Runtime, browser: Browser) -> None:
     """The host's call changes it, a frame answers the host, and an action comes back marked."""
     workspace = tmp_path / "workspace"
     await asyncio.to_thread(workspace.mkdir)

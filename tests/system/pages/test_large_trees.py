@@ -39,7 +39,7 @@ async def _scroll_through(screen: Screen) -> None:
 
 
 @pytest.mark.parametrize("sessions", [2_000, pytest.param(10_000, marks=pytest.mark.long)])
-async def test_a_recorded_tree_of_many_sessions(tmp_path: Path, browser: Browser, sessions: int) -> None:
+async def test_recorded_tree_of_many_sessions(tmp_path: Path, browser: Browser, sessions: int) -> None:
     """It opens, scrolls, filters, and leads to its first failure and to its last session."""
     await record_tree(tmp_path / "state", sessions)
     async with site_of(tmp_path / "state", browser) as site:
@@ -65,7 +65,7 @@ async def test_a_recorded_tree_of_many_sessions(tmp_path: Path, browser: Browser
 
 
 @pytest.mark.parametrize("sessions", [100, pytest.param(1_000, marks=pytest.mark.long)])
-async def test_a_live_tree_of_many_sessions(tmp_path: Path, browser: Browser, sessions: int) -> None:
+async def test_live_tree_of_many_sessions(tmp_path: Path, browser: Browser, sessions: int) -> None:
     """All are there while they work, and all are seen to end."""
     go_on = asyncio.Event()
 
@@ -101,7 +101,7 @@ async def test_a_live_tree_of_many_sessions(tmp_path: Path, browser: Browser, se
         assert screen.problems == []
 
 
-async def test_a_long_transcript_is_read_in_parts(tmp_path: Path, browser: Browser) -> None:
+async def test_long_transcript_is_read_in_parts(tmp_path: Path, browser: Browser) -> None:
     """Few items stay in the document while it scrolls to its end, and all before them can be had again."""
     turns = 700
 

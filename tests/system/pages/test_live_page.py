@@ -91,7 +91,7 @@ async def live_site(tmp_path: Path, browser: Browser, work: Work) -> AsyncIterat
         yield tree, site
 
 
-async def test_a_person_watches_and_decides(tmp_path: Path, browser: Browser) -> None:
+async def test_person_watches_and_decides(tmp_path: Path, browser: Browser) -> None:
     """Rows come as sessions do; a mouse approves, keys deny with a reason and approve for good."""
     work = Work()
     async with live_site(tmp_path, browser, work) as (tree, site):
@@ -128,7 +128,7 @@ async def test_a_person_watches_and_decides(tmp_path: Path, browser: Browser) ->
         assert screen.problems == []
 
 
-async def test_a_person_answers_a_question(tmp_path: Path, browser: Browser) -> None:
+async def test_person_answers_a_question(tmp_path: Path, browser: Browser) -> None:
     """With options and own words, in one of two pages; what is left out is asked for."""
     work = Work()
     work.commands = []
@@ -203,7 +203,7 @@ CLOSE_AND_OPEN = """() => {
 }"""
 
 
-async def test_a_dialog_that_follows_at_once_stays(tmp_path: Path, browser: Browser) -> None:
+async def test_dialog_that_follows_at_once_stays(tmp_path: Path, browser: Browser) -> None:
     """A browser reports that a dialog was closed a moment later, when the next one may be open."""
     async with live_site(tmp_path, browser, Work()) as (tree, site):
         screen = await site.open_tree(tree.tree_id)
@@ -251,7 +251,7 @@ async def test_keys_end_what_runs(tmp_path: Path, browser: Browser) -> None:
         assert screen.problems == []
 
 
-async def test_a_key_pressed_twice_decides_once(tmp_path: Path, browser: Browser) -> None:
+async def test_key_pressed_twice_decides_once(tmp_path: Path, browser: Browser) -> None:
     """The card that comes under the key by itself does not hear it; who turned to it is heard at once."""
     work = Work()
     work.commands, work.at_once = ["touch one", "touch two"], 2
@@ -300,7 +300,7 @@ async def test_two_pages_show_the_same(tmp_path: Path, browser: Browser, late_ms
         assert first.problems + second.problems == []
 
 
-async def test_a_page_survives_a_lost_connection(tmp_path: Path, browser: Browser) -> None:
+async def test_page_survives_a_lost_connection(tmp_path: Path, browser: Browser) -> None:
     """What happened meanwhile comes as a delta; a page of a server that ended keeps what it has."""
     work = Work()
     async with live_site(tmp_path, browser, work) as (tree, site):
@@ -325,7 +325,7 @@ async def test_a_page_survives_a_lost_connection(tmp_path: Path, browser: Browse
         assert screen.problems == []
 
 
-async def test_the_past_of_a_live_tree(tmp_path: Path, browser: Browser) -> None:
+async def test_past_of_a_live_tree(tmp_path: Path, browser: Browser) -> None:
     """The scrubber leads to a time before a session was there, in which nothing can be done, and back."""
     work = Work()
     async with live_site(tmp_path, browser, work) as (tree, site):
@@ -348,7 +348,7 @@ async def test_the_past_of_a_live_tree(tmp_path: Path, browser: Browser) -> None
         assert screen.problems == []
 
 
-async def test_a_fork_has_a_page(tmp_path: Path, browser: Browser) -> None:
+async def test_fork_has_a_page(tmp_path: Path, browser: Browser) -> None:
     """From an item of a transcript a new tree begins, whose page is a link away and leads to the list."""
     work = Work()
     work.commands = []

@@ -21,7 +21,7 @@ def _answer(request: ModelRequest) -> Answer:
     return f"{request.session_id} is **done**"
 
 
-async def test_a_person_approves_on_ray(tmp_path: Path, ray_runtime: Runtime, browser: Browser) -> None:
+async def test_person_approves_on_ray(tmp_path: Path, ray_runtime: Runtime, browser: Browser) -> None:
     """Its Worker shows up and ends, and its command runs when a person says so in the page."""
     workspace = tmp_path / "workspace"
     await asyncio.to_thread(workspace.mkdir)

@@ -13,7 +13,7 @@ from benchmarks.view_tree import TREE_ID, record_tree
 from tests.system.pages.page_fixtures import Screen
 
 
-async def test_a_token_stays_nowhere(
+async def test_token_stays_nowhere(
     tmp_path: Path, browser: Browser, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Neither in the page's address or history, nor in a Referer, nor in what the server writes."""

@@ -15,7 +15,7 @@ def access() -> Access:
     return Access([HOST])
 
 
-def test_a_token_works_once(access: Access) -> None:
+def test_token_works_once(access: Access) -> None:
     """The cookie that it is worth stays good."""
     token = access.make_token()
     cookie = access.take_token(token)
@@ -33,7 +33,7 @@ def test_nothing_else_works(access: Access, given: str) -> None:
     assert not access.is_known(None)
 
 
-def test_a_lasting_token_works_again() -> None:
+def test_lasting_token_works_again() -> None:
     """The token of a file lets several browsers in."""
     access = Access([HOST], "https", "t" * 32)
     assert access.make_token() == "t" * 32
@@ -81,12 +81,12 @@ def test_another_site_is_refused(access: Access, method: str, headers: dict[str,
         ("POST", {"host": HOST, "origin": f"http://{HOST}"}),
     ],
 )
-def test_a_page_of_its_own_is_let_in(access: Access, method: str, headers: dict[str, str]) -> None:
+def test_page_of_its_own_is_let_in(access: Access, method: str, headers: dict[str, str]) -> None:
     """And a link to it, from wherever."""
     assert not access.explain_foreign(method, headers)
 
 
-def test_the_page_without_its_token_is_the_same_page() -> None:
+def test_page_without_its_token_is_the_same_page() -> None:
     """Other parameters stay, and a path can't lead to another server."""
     assert remove_token("/t/x", "token=abc&a=1") == "/t/x?a=1"
     assert remove_token("//evil.example/", "token=abc") == "/evil.example/"

@@ -32,7 +32,7 @@ def reply(request: ModelRequest) -> Any:
 
 
 @pytest.mark.parametrize("protocol", ["responses", "chat"])
-async def test_a_tree_is_the_model_of_an_agent(tmp_path: Path, protocol: str) -> None:
+async def test_tree_is_the_model_of_an_agent(tmp_path: Path, protocol: str) -> None:
     """Its function tools run once each, a handoff reaches the other agent, and a stream is whole."""
     async with open_door(tmp_path, FunctionModel(reply)) as door:
         client = await asyncio.create_subprocess_exec(

@@ -21,7 +21,7 @@ def user(text: str) -> Any:
     return {"role": "user", "content": text}
 
 
-async def test_a_history_that_is_known_goes_on_in_its_tree(tmp_path: Path) -> None:
+async def test_history_that_is_known_goes_on_in_its_tree(tmp_path: Path) -> None:
     """Over a restart; the model sees its own conversation, not a quotation."""
     said: list[Any] = [user("one")]
     async with open_door(tmp_path, FunctionModel(echo)) as door:
@@ -128,7 +128,7 @@ async def test_what_can_t_be_had_is_refused_by_name(tmp_path: Path) -> None:
             assert (await refused(client.chat.completions.create(**given)))[0] == 400, members
 
 
-async def test_a_failed_turn_is_an_error(tmp_path: Path) -> None:
+async def test_failed_turn_is_an_error(tmp_path: Path) -> None:
     """Of a stream, too: it does not look complete."""
 
     def fail(request: ModelRequest) -> str:

@@ -57,7 +57,7 @@ async def ask(door: Door, token: str, **members: Any) -> Any:
     return answer.parse()
 
 
-async def test_a_call_ends_the_response_and_its_output_continues_it(tmp_path: Path) -> None:
+async def test_call_ends_the_response_and_its_output_continues_it(tmp_path: Path) -> None:
     """Over a restart between them: the call is open, and the response is what it was."""
     async with open_door(tmp_path, caller("Rome")) as door:
         token = door.make_token()
@@ -148,7 +148,7 @@ async def test_tools_are_those_of_the_first_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["look", "read"])
-async def test_a_client_s_tool_hides_the_tree_s_own(tmp_path: Path, name: str) -> None:
+async def test_client_s_tool_hides_the_tree_s_own(tmp_path: Path, name: str) -> None:
     """Both of the owner's configuration and of those that come with the package; in this tree alone."""
     tool = {**WEATHER, "name": name}
 
@@ -166,7 +166,7 @@ async def test_a_client_s_tool_hides_the_tree_s_own(tmp_path: Path, name: str) -
         assert second.output_text == "of the client"
 
 
-async def test_a_call_of_a_child_climbs_to_the_response(tmp_path: Path) -> None:
+async def test_call_of_a_child_climbs_to_the_response(tmp_path: Path) -> None:
     """The child goes on with the output, and so does Main with the child's report."""
 
     def reply(request: ModelRequest) -> Any:
@@ -190,7 +190,7 @@ async def test_a_call_of_a_child_climbs_to_the_response(tmp_path: Path) -> None:
         assert "it is sunny" in second.output_text
 
 
-async def test_the_stream_of_a_call_is_valid(tmp_path: Path) -> None:
+async def test_stream_of_a_call_is_valid(tmp_path: Path) -> None:
     """Its events are those of the specification, its items those of the whole response, and it is kept."""
     async with open_door(tmp_path, caller("Rome", "Oslo")) as door:
         token = door.make_token()
@@ -208,7 +208,7 @@ async def test_the_stream_of_a_call_is_valid(tmp_path: Path) -> None:
         assert kept.output_text == "heard sun and sun"
 
 
-async def test_a_call_that_nobody_answers_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_that_nobody_answers_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The turn goes on without it; its output is refused, and the next message is not."""
     monkeypatch.setattr(client_tools, "CALL_S", 0.5)
     async with open_door(tmp_path, caller("Rome")) as door:
@@ -229,7 +229,7 @@ async def test_a_call_that_nobody_answers_expires(tmp_path: Path, monkeypatch: p
         assert (await door.client(token).responses.retrieve(first.id)).output == first.output
 
 
-async def test_a_client_does_not_try_again_what_can_t_succeed(tmp_path: Path) -> None:
+async def test_client_does_not_try_again_what_can_t_succeed(tmp_path: Path) -> None:
     """A turn that failed is not run again by the client's own retries."""
     asked: list[str] = []
 

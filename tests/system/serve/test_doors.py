@@ -29,7 +29,7 @@ def echo(request: ModelRequest) -> str:
     return f"heard {request.messages[-1].text} ({len(request.messages)})"
 
 
-async def test_a_client_talks_to_a_tree_over_a_restart(tmp_path: Path) -> None:
+async def test_client_talks_to_a_tree_over_a_restart(tmp_path: Path) -> None:
     """Each response continues the one before; the conversation is in the journal, not in the server."""
     async with open_door(tmp_path, FunctionModel(echo)) as door:
         token = door.make_token()
@@ -50,7 +50,7 @@ async def test_a_client_talks_to_a_tree_over_a_restart(tmp_path: Path) -> None:
         assert other.output_text == "heard x (3)"
 
 
-async def test_a_stream_ends_with_the_whole_response(tmp_path: Path) -> None:
+async def test_stream_ends_with_the_whole_response(tmp_path: Path) -> None:
     """Its events are numbered, its item's id is one throughout, and its last event has all of it."""
     async with open_door(tmp_path, FunctionModel(echo)) as door:
         client = door.client(door.make_token())
@@ -80,7 +80,7 @@ async def test_what_another_token_made_does_not_exist(tmp_path: Path) -> None:
         assert (await mine.responses.retrieve(made.id)).output_text == "heard one (1)"
 
 
-async def test_a_revoked_token_ends_at_once(tmp_path: Path) -> None:
+async def test_revoked_token_ends_at_once(tmp_path: Path) -> None:
     """The next request of the same client is refused."""
     async with open_door(tmp_path, FunctionModel(echo)) as door:
         token = door.make_token()
@@ -90,7 +90,7 @@ async def test_a_revoked_token_ends_at_once(tmp_path: Path) -> None:
         assert (await refused(client.models.list()))[0] == 401
 
 
-async def test_a_turn_that_is_cancelled_says_so(tmp_path: Path) -> None:
+async def test_turn_that_is_cancelled_says_so(tmp_path: Path) -> None:
     """The waiting client hears of it, and the conversation goes on."""
     began = asyncio.Event()
 
@@ -124,7 +124,7 @@ async def test_a_turn_that_is_cancelled_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("tier", "allowed"), [("ReadOnly", set()), ("Workspace", {"append"})])
-async def test_a_token_never_causes_more_than_its_tier(tmp_path: Path, tier: str, allowed: set[str]) -> None:
+async def test_token_never_causes_more_than_its_tier(tmp_path: Path, tier: str, allowed: set[str]) -> None:
     """Whatever a model calls, by itself, in programs or in children, and whatever nobody approves."""
     random = Random(7)
 
@@ -206,7 +206,7 @@ async def _models(door: Door, headers: dict[str, str]) -> httpx.Response:
         return await client.get("/v1/models", headers=headers)
 
 
-async def test_a_token_s_rate_and_open_requests_are_bounded(tmp_path: Path) -> None:
+async def test_token_s_rate_and_open_requests_are_bounded(tmp_path: Path) -> None:
     """What is too much is refused at once, and counts for nobody else."""
     async with open_door(tmp_path, FunctionModel(echo)) as door:
         few, other = door.client(door.make_token(per_minute=2)), door.client(door.make_token("other"))
@@ -218,7 +218,7 @@ async def test_a_token_s_rate_and_open_requests_are_bounded(tmp_path: Path) -> N
         assert (await other.models.list()).data
 
 
-async def test_a_stream_counts_as_open_until_it_ends(tmp_path: Path) -> None:
+async def test_stream_counts_as_open_until_it_ends(tmp_path: Path) -> None:
     """Also one whose client has gone."""
 
     async def reply(request: ModelRequest) -> str:
@@ -240,7 +240,7 @@ async def test_a_stream_counts_as_open_until_it_ends(tmp_path: Path) -> None:
                     assert error.status_code == 429
 
 
-async def test_a_token_talks_to_its_agents_alone(tmp_path: Path) -> None:
+async def test_token_talks_to_its_agents_alone(tmp_path: Path) -> None:
     """And sees no others."""
     async with open_door(tmp_path, FunctionModel(echo)) as door:
         client = door.client(door.make_token(agents=("reviewer",)))
@@ -255,7 +255,7 @@ def costly(request: ModelRequest) -> AssistantMessage:
     return AssistantMessage((TextContent("done"),), usage=usage)
 
 
-async def test_a_budget_bounds_all_trees_of_a_token(tmp_path: Path) -> None:
+async def test_budget_bounds_all_trees_of_a_token(tmp_path: Path) -> None:
     """Also over a restart; another token's is its own."""
     async with open_door(tmp_path, FunctionModel(costly)) as door:
         token = door.make_token(budget_usd=1.0)
@@ -276,7 +276,7 @@ async def test_a_budget_bounds_all_trees_of_a_token(tmp_path: Path) -> None:
         assert (await refused(door.client(token).responses.create(model="default", input="four")))[0] == 429
 
 
-async def test_a_conversation_that_nobody_uses_makes_room_for_another(tmp_path: Path) -> None:
+async def test_conversation_that_nobody_uses_makes_room_for_another(tmp_path: Path) -> None:
     """A token has as many trees open as requests; one that was closed is continued."""
     async with open_door(tmp_path, FunctionModel(echo)) as door:
         client = door.client(door.make_token(max_open=2))

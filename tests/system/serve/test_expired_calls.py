@@ -23,7 +23,7 @@ async def until_ended(door: Door, response_id: str) -> None:
     assert await conversation.log.wait_until_ended(response_id) is not None
 
 
-async def test_a_client_comes_back_while_the_turn_goes_on(
+async def test_client_comes_back_while_the_turn_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its output is too late, and its message too early; it cancels the turn, and goes on, over a restart."""
@@ -56,7 +56,7 @@ async def test_a_client_comes_back_while_the_turn_goes_on(
         assert after.output_text == "done"
 
 
-async def test_a_chat_goes_on_after_a_call_that_expired(
+async def test_chat_goes_on_after_a_call_that_expired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An output that is too late is refused; a message after it continues the conversation."""

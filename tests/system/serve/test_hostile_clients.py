@@ -87,7 +87,7 @@ async def test_malformed_requests_are_refused(tmp_path: Path, count: int) -> Non
             assert answer.json()["status"] == "completed"
 
 
-async def test_a_slow_body_keeps_nobody_waiting(tmp_path: Path) -> None:
+async def test_slow_body_keeps_nobody_waiting(tmp_path: Path) -> None:
     """A client that sends one byte and no more holds its own place alone."""
     async with open_door(tmp_path, FunctionModel(echo)) as door:
         slow, honest = door.make_token("slow", max_open=2), door.make_token("honest")
@@ -115,7 +115,7 @@ async def test_a_slow_body_keeps_nobody_waiting(tmp_path: Path) -> None:
                     pass
 
 
-async def test_a_client_that_goes_away_loses_nothing(tmp_path: Path) -> None:
+async def test_client_that_goes_away_loses_nothing(tmp_path: Path) -> None:
     """Its turn goes on, and another connection gets the response."""
     async with open_door(tmp_path, FunctionModel(echo)) as door:
         token = door.make_token()

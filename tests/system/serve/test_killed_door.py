@@ -27,7 +27,7 @@ def has_results(request: FakeRequest) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.long)])
-async def test_a_kill_between_a_call_and_its_output(tmp_path: Path, kills: int) -> None:
+async def test_kill_between_a_call_and_its_output(tmp_path: Path, kills: int) -> None:
     """The call is open, its output continues the turn, and a second kill changes nothing."""
 
     def reply(request: FakeRequest) -> FakeReply:
@@ -60,7 +60,7 @@ async def test_a_kill_between_a_call_and_its_output(tmp_path: Path, kills: int) 
 
 @pytest.mark.slow
 @pytest.mark.long
-async def test_a_kill_during_a_stream(tmp_path: Path) -> None:
+async def test_kill_during_a_stream(tmp_path: Path) -> None:
     """The response is found again by its id, ends, and what had run before the kill does not run again."""
     asked = asyncio.Event()
 

@@ -102,7 +102,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_case_of_open_responses(answers: dict[str, list[dict[str, Any]]], case: str) -> None:
+def test_case_of_open_responses(answers: dict[str, list[dict[str, Any]]], case: str) -> None:
     """Each event and each object has the form of the specification, and says what its case asks for."""
     events, whole = answers[case], answers[case][-1]["response"]
     if CASES[case].get("stream"):
@@ -123,12 +123,12 @@ def test_a_case_of_open_responses(answers: dict[str, list[dict[str, Any]]], case
     ("case", "heard"),
     [("system-prompt", "Speak as a sailor."), ("multi-turn", "Good day, Ada."), ("image-input", PIXEL)],
 )
-def test_the_model_hears_all_of_it(answers: dict[str, list[dict[str, Any]]], case: str, heard: str) -> None:
+def test_model_hears_all_of_it(answers: dict[str, list[dict[str, Any]]], case: str, heard: str) -> None:
     """What a case gives besides its question reaches the model."""
     assert heard in answers[case][-1]["response"]["output"][0]["content"][0]["text"]
 
 
-def test_a_call_is_streamed(answers: dict[str, list[dict[str, Any]]]) -> None:
+def test_call_is_streamed(answers: dict[str, list[dict[str, Any]]]) -> None:
     """Its item begins, its arguments come in pieces that are the whole, and it ends."""
     events = answers["tool-calling-streaming"]
     of_call = [each for each in events if each.get("item", {}).get("type") == "function_call"]

@@ -24,7 +24,7 @@ async def post(door: Door, token: str, headers: dict[str, str] = KEY, **body: An
         return await client.post("/v1/responses", json={"model": "default", **body}, headers=headers)
 
 
-async def test_a_request_with_a_key_is_heard_once(tmp_path: Path) -> None:
+async def test_request_with_a_key_is_heard_once(tmp_path: Path) -> None:
     """A new conversation, its next turn and a fork; also over a restart, and whether it is kept or not."""
     heard: list[str] = []
 
@@ -55,7 +55,7 @@ async def test_a_request_with_a_key_is_heard_once(tmp_path: Path) -> None:
         assert len(heard) == 5
 
 
-async def test_a_key_belongs_to_one_request(tmp_path: Path) -> None:
+async def test_key_belongs_to_one_request(tmp_path: Path) -> None:
     """Another request with it is refused, and so is what can't be a key."""
     async with open_door(tmp_path, FunctionModel(lambda request: "done")) as door:
         token = door.make_token()
@@ -77,7 +77,7 @@ async def test_a_key_belongs_to_one_request(tmp_path: Path) -> None:
             assert (await client.post("/v1/responses", json=body, headers=two)).status_code == 400
 
 
-async def test_a_request_is_repeated_while_its_turn_goes_on(tmp_path: Path) -> None:
+async def test_request_is_repeated_while_its_turn_goes_on(tmp_path: Path) -> None:
     """All that are sent at once have one answer, as JSON and as a stream; so do chat completions."""
     goes_on = asyncio.Event()
     heard: list[str] = []
@@ -109,7 +109,7 @@ async def test_a_request_is_repeated_while_its_turn_goes_on(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.long
-async def test_a_kill_before_the_answer(tmp_path: Path) -> None:
+async def test_kill_before_the_answer(tmp_path: Path) -> None:
     """The client sends the request again to the next server, and it is the same response."""
     asked = asyncio.Event()
 

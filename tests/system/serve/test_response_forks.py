@@ -12,7 +12,7 @@ from tests.system.serve.test_client_tools import WEATHER, ask, caller, calls_in,
 from tests.system.serve.test_doors import echo
 
 
-async def test_an_older_response_is_continued_in_a_fork(tmp_path: Path) -> None:
+async def test_older_response_is_continued_in_a_fork(tmp_path: Path) -> None:
     """Both branches go on, each with its own past, and over a restart."""
     async with open_door(tmp_path, FunctionModel(echo)) as door:
         token = door.make_token()
@@ -28,7 +28,7 @@ async def test_an_older_response_is_continued_in_a_fork(tmp_path: Path) -> None:
             assert response.output_text == "heard on (5)"
 
 
-async def test_a_response_with_calls_is_not_forked(tmp_path: Path) -> None:
+async def test_response_with_calls_is_not_forked(tmp_path: Path) -> None:
     """Its outputs were given in the conversation that goes on."""
     async with open_door(tmp_path, caller("Rome")) as door:
         token = door.make_token()
@@ -57,7 +57,7 @@ async def test_what_nobody_keeps_is_no_parent_and_is_erased(tmp_path: Path) -> N
     assert await StoredTrees(tmp_path / "state").list() == []
 
 
-async def test_a_history_finds_what_nobody_keeps(tmp_path: Path) -> None:
+async def test_history_finds_what_nobody_keeps(tmp_path: Path) -> None:
     """As clients talk that send everything again: calls by their ids, and the rest by what was said."""
     async with open_door(tmp_path, caller("Rome")) as door:
         token = door.make_token()

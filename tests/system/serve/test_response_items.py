@@ -54,7 +54,7 @@ async def test_what_the_tree_ran_itself_is_shown_as_that(tmp_path: Path) -> None
             ).status_code == 400
 
 
-async def test_a_request_that_waits_is_an_item_until_it_is_decided(tmp_path: Path) -> None:
+async def test_request_that_waits_is_an_item_until_it_is_decided(tmp_path: Path) -> None:
     """It is seen at once, decided by an inbox of the owner, and its last state is in the response."""
 
     def reply(request: ModelRequest) -> Any:

@@ -48,7 +48,7 @@ async def _until_asked(browser: Browser, tree_id: str, kind: str = "approvals") 
     raise AssertionError("the feed ended")
 
 
-async def test_a_live_tree_is_answered_in_a_page(tmp_path: Path) -> None:
+async def test_live_tree_is_answered_in_a_page(tmp_path: Path) -> None:
     """The request shows in the feed, an approval by id lets the call run, and a second one is too late."""
     async with _tree(tmp_path) as tree, serving(tmp_path / "state") as browser:
         (listed,) = (await browser.client.get("/trees")).json()["trees"]
@@ -77,7 +77,7 @@ def _asking(request: ModelRequest) -> Answer:
     return request.messages[-1].text
 
 
-async def test_a_question_is_answered_in_a_page(tmp_path: Path) -> None:
+async def test_question_is_answered_in_a_page(tmp_path: Path) -> None:
     """By a label or not at all; the answer reaches the model, and the journal says that a browser gave it."""
     tree = SessionTree(
         tmp_path,
@@ -102,7 +102,7 @@ async def test_a_question_is_answered_in_a_page(tmp_path: Path) -> None:
         assert ended.surface == "browser"
 
 
-async def test_a_large_tree_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_tree_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first rows at once, without requests that a later fact may have closed; whatever is asked waits."""
     async with _tree(tmp_path) as tree:
         reply = asyncio.ensure_future(tree.main.send("begin"))
@@ -123,7 +123,7 @@ async def test_a_large_tree_comes_in_parts(tmp_path: Path, monkeypatch: pytest.M
     await served.close()
 
 
-async def test_a_denial_and_a_steer_reach_the_tree(tmp_path: Path) -> None:
+async def test_denial_and_a_steer_reach_the_tree(tmp_path: Path) -> None:
     """Its reason is in the journal; a message steers."""
     async with _tree(tmp_path) as tree, serving(tmp_path / "state") as browser:
         reply = asyncio.ensure_future(tree.main.send("begin"))
@@ -140,7 +140,7 @@ async def test_a_denial_and_a_steer_reach_the_tree(tmp_path: Path) -> None:
         assert not (tmp_path / "workspace" / "made").exists()
 
 
-async def test_a_feed_goes_on_where_a_viewer_was(tmp_path: Path) -> None:
+async def test_feed_goes_on_where_a_viewer_was(tmp_path: Path) -> None:
     """From the revision that it has it gets a delta; from another feed, the whole."""
     async with _tree(tmp_path) as tree, serving(tmp_path / "state") as browser:
         feed = browser.news(tree.tree_id)
@@ -160,7 +160,7 @@ async def test_a_feed_goes_on_where_a_viewer_was(tmp_path: Path) -> None:
         reply.cancel()
 
 
-async def test_a_stored_tree_is_only_read(tmp_path: Path) -> None:
+async def test_stored_tree_is_only_read(tmp_path: Path) -> None:
     """Nobody runs it: it can be looked at, and an answer is refused in words."""
     async with _tree(tmp_path) as tree:
         pass

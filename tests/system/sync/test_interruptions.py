@@ -69,20 +69,20 @@ def waited(condition: threading.Condition) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use", [entered, waited])
-def test_an_interrupt_leaves_no_condition_locked(use: Callable[[threading.Condition], None]) -> None:
+def test_interrupt_leaves_no_condition_locked(use: Callable[[threading.Condition], None]) -> None:
     """Entered, left, or waited on."""
     condition = InterruptibleCondition()
     assert not leaves_it_locked(condition, lambda: use(condition))
 
 
-def test_the_standard_librarys_condition_is_left_locked() -> None:
+def test_standard_librarys_condition_is_left_locked() -> None:
     """Planted bug: what this is for can be seen, so the test above can fail."""
     condition = threading.Condition()
     assert leaves_it_locked(condition, lambda: entered(condition))
 
 
 @pytest.mark.slow
-def test_an_interrupted_future_still_takes_its_result() -> None:
+def test_interrupted_future_still_takes_its_result() -> None:
     """The loop's thread is never kept waiting by a thread that gave up."""
     future: CallFuture[int] = CallFuture()
     assert not leaves_it_locked(future._condition, lambda: (future.done(), future.wait(0.000_05)))

@@ -23,7 +23,7 @@ from tests.system.sync.tree_fixtures import PATIENCE_S, Caller, Opener, blocked_
 PATIENT = Limits(approval_patience_s=None)
 
 
-def test_a_message_survives_the_interrupt_of_its_send(open_tree: Opener, gated: Gated) -> None:
+def test_message_survives_the_interrupt_of_its_send(open_tree: Opener, gated: Gated) -> None:
     """The session answers it, and the tree is as usable as before."""
     with open_tree(gated.model) as tree:
         with interrupted_when(gated.is_asked):
@@ -34,7 +34,7 @@ def test_a_message_survives_the_interrupt_of_its_send(open_tree: Opener, gated: 
         assert texts == ["hello", "heard hello", "again", "heard again"]
 
 
-def test_a_stream_can_be_asked_on_after_an_interrupt(open_tree: Opener, gated: Gated) -> None:
+def test_stream_can_be_asked_on_after_an_interrupt(open_tree: Opener, gated: Gated) -> None:
     """The reply is still the stream's."""
     with open_tree(gated.model) as tree:
         reply = tree.main.stream("hello")
@@ -63,7 +63,7 @@ def test_other_waits_end_and_leave_the_tree(open_tree: Opener, gated: Gated) -> 
         assert len(list(zip(range(3), tree.events(), strict=False))) == 3
 
 
-def test_an_interrupted_map_cancels_its_children(open_tree: Opener, gated: Gated) -> None:
+def test_interrupted_map_cancels_its_children(open_tree: Opener, gated: Gated) -> None:
     """As with a cancelled task: nobody waits for them any more."""
     with open_tree(gated.model) as tree:
         with interrupted_when(gated.is_asked):
@@ -73,7 +73,7 @@ def test_an_interrupted_map_cancels_its_children(open_tree: Opener, gated: Gated
         assert [str(line.status) for line in tree.receipt()[1:]] == ["cancelled", "cancelled"]
 
 
-def test_an_interrupted_call_runs_on(open_tree: Opener, gated: Gated) -> None:
+def test_interrupted_call_runs_on(open_tree: Opener, gated: Gated) -> None:
     """The waiting ends; the call of the session does not."""
     with open_tree(gated.model, tools=TOOLS, approvals="auto") as tree:
         sent = tree.main.stream("hello")
@@ -86,7 +86,7 @@ def test_an_interrupted_call_runs_on(open_tree: Opener, gated: Gated) -> None:
     assert [text for _, text in effects(open_tree.workspace)] == ["x", "y"]
 
 
-def test_an_interrupt_at_the_question_leaves_the_request_open(open_tree: Opener) -> None:
+def test_interrupt_at_the_question_leaves_the_request_open(open_tree: Opener) -> None:
     """It is no answer: the next call that waits is asked again."""
     asked: list[str] = []
 
@@ -109,7 +109,7 @@ def test_an_interrupt_at_the_question_leaves_the_request_open(open_tree: Opener)
     assert len(effects(open_tree.workspace)) == 1
 
 
-def test_a_real_interrupt_of_an_approver_reaches_the_program(open_tree: Opener) -> None:
+def test_real_interrupt_of_an_approver_reaches_the_program(open_tree: Opener) -> None:
     """The signal arrives while the approver runs on the main thread, as it does during ``input()``."""
     inside = threading.Event()
 
@@ -130,7 +130,7 @@ def test_a_real_interrupt_of_an_approver_reaches_the_program(open_tree: Opener) 
         assert tree.main.send("well?") == "done"
 
 
-def test_an_exit_in_an_approver_ends_its_program_and_not_the_loop(open_tree: Opener) -> None:
+def test_exit_in_an_approver_ends_its_program_and_not_the_loop(open_tree: Opener) -> None:
     """``sys.exit()`` leaves by the call that waited, on the thread that made it."""
 
     def approve(request: ApprovalRequest) -> bool:
@@ -173,7 +173,7 @@ def test_what_one_thread_leaves_open_another_is_asked(open_tree: Opener) -> None
     assert len(set(asked)) == 2
 
 
-def test_an_interrupted_program_closes_its_tree(open_tree: Opener, gated: Gated) -> None:
+def test_interrupted_program_closes_its_tree(open_tree: Opener, gated: Gated) -> None:
     """Ctrl-C through the block: the tree is closed, and can be taken up by this very process."""
     trees: list[SessionTree] = []
     with interrupted_when(gated.is_asked), open_tree(gated.model) as tree:

@@ -55,7 +55,7 @@ def test_all_trees_share_one_thread_that_ends_with_the_last(open_tree: Opener, t
     assert portals() == 0
 
 
-def test_a_failed_start_and_a_failed_resume_leave_no_thread(open_tree: Opener) -> None:
+def test_failed_start_and_a_failed_resume_leave_no_thread(open_tree: Opener) -> None:
     """What could not be opened holds nothing."""
     open_tree.state_dir.write_text("a file where a directory should be")
     for attempt in (
@@ -113,7 +113,7 @@ class OnLoop(Tool[Nothing]):
         return ToolResult([*refusals])
 
 
-def test_the_sync_tree_is_refused_on_its_own_loop(tmp_path: Path) -> None:
+def test_sync_tree_is_refused_on_its_own_loop(tmp_path: Path) -> None:
     """A tool that would wait for itself gets an error it can read; nothing hangs, and the tree goes on."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
@@ -129,7 +129,7 @@ def test_the_sync_tree_is_refused_on_its_own_loop(tmp_path: Path) -> None:
     OnLoop.trees.clear()
 
 
-def test_a_tool_made_of_a_plain_function_may_use_the_sync_tree(tmp_path: Path) -> None:
+def test_tool_made_of_a_plain_function_may_use_the_sync_tree(tmp_path: Path) -> None:
     """It runs in a thread of its own, not on the loop."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
@@ -149,7 +149,7 @@ def test_a_tool_made_of_a_plain_function_may_use_the_sync_tree(tmp_path: Path) -
         assert tree.main.call("ask_branch", {"text": "hi"}).text == "heard hi"
 
 
-def test_a_tree_is_used_from_the_thread_of_a_running_loop(open_tree: Opener) -> None:
+def test_tree_is_used_from_the_thread_of_a_running_loop(open_tree: Opener) -> None:
     """A notebook's cell runs so: the thread's own loop stops, the tree does not."""
 
     async def cell() -> list[str]:
@@ -182,7 +182,7 @@ def test_two_coroutines_of_one_loop_take_turns(open_tree: Opener) -> None:
     assert asyncio.run(cells()) == ["heard a", "heard b"]
 
 
-def test_a_thread_of_a_tool_that_is_stuck_does_not_hold_the_tree_open(tmp_path: Path) -> None:
+def test_thread_of_a_tool_that_is_stuck_does_not_hold_the_tree_open(tmp_path: Path) -> None:
     """Closing leaves it behind; it ends when what it waits for comes."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()

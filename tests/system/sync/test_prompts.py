@@ -121,7 +121,7 @@ def test_while_nothing_blocks_a_request_waits_in_the_tree(open_tree: Opener) -> 
         assert tree.approvals.pending() == []
 
 
-def test_a_request_answered_elsewhere_is_not_asked_any_more(open_tree: Opener) -> None:
+def test_request_answered_elsewhere_is_not_asked_any_more(open_tree: Opener) -> None:
     """What waited for a blocked thread is withdrawn when the program answers it in the tree."""
     asked: list[str] = []
 
@@ -138,7 +138,7 @@ def test_a_request_answered_elsewhere_is_not_asked_any_more(open_tree: Opener) -
     assert len(effects(open_tree.workspace)) == 1
 
 
-def test_an_approver_may_use_the_tree_and_be_asked_again_meanwhile(open_tree: Opener) -> None:
+def test_approver_may_use_the_tree_and_be_asked_again_meanwhile(open_tree: Opener) -> None:
     """Within an approver sync calls work, also such as need an approval themselves."""
     asked: list[str] = []
 
@@ -159,7 +159,7 @@ def test_an_approver_may_use_the_tree_and_be_asked_again_meanwhile(open_tree: Op
     assert [text for _, text in effects(open_tree.workspace)] == ["inner", "outer"]
 
 
-def test_an_approver_may_close_the_tree(open_tree: Opener) -> None:
+def test_approver_may_close_the_tree(open_tree: Opener) -> None:
     """The call that was waiting ends by a typed error; nothing ran."""
 
     def approve(request: ApprovalRequest) -> bool:
@@ -193,7 +193,7 @@ def test_several_threads_block_and_each_request_is_asked_once(open_tree: Opener)
     assert {thread for _, thread in asked} <= {caller.ident for caller in callers}
 
 
-def test_a_spawned_sessions_own_approver_is_asked_the_same_way(open_tree: Opener) -> None:
+def test_spawned_sessions_own_approver_is_asked_the_same_way(open_tree: Opener) -> None:
     """The callable given to spawn answers for its subtree on the blocked thread."""
     asked: list[int] = []
 
@@ -209,7 +209,7 @@ def test_a_spawned_sessions_own_approver_is_asked_the_same_way(open_tree: Opener
     assert asked == [threading.get_ident()] * 2
 
 
-def test_an_async_approver_runs_on_the_loop_whether_or_not_anything_blocks(open_tree: Opener) -> None:
+def test_async_approver_runs_on_the_loop_whether_or_not_anything_blocks(open_tree: Opener) -> None:
     """It needs no thread; the sync tree is closed to it, since it runs on the tree's own loop."""
     refusals: list[str] = []
 
@@ -227,7 +227,7 @@ def test_an_async_approver_runs_on_the_loop_whether_or_not_anything_blocks(open_
         assert "own event loop" in refusals[0]
 
 
-def test_a_plain_approver_that_returns_something_to_await_has_it_awaited(open_tree: Opener) -> None:
+def test_plain_approver_that_returns_something_to_await_has_it_awaited(open_tree: Opener) -> None:
     """Called on the blocked thread, awaited on the loop."""
     called: list[int] = []
 
@@ -245,7 +245,7 @@ def test_a_plain_approver_that_returns_something_to_await_has_it_awaited(open_tr
 
 
 @pytest.mark.parametrize("failure", [ValueError("broken"), StopIteration(), asyncio.CancelledError()])
-def test_an_approver_that_fails_has_said_no(open_tree: Opener, failure: BaseException) -> None:
+def test_approver_that_fails_has_said_no(open_tree: Opener, failure: BaseException) -> None:
     """As in the async classes; the program goes on."""
 
     def approve(request: ApprovalRequest) -> bool:
@@ -257,7 +257,7 @@ def test_an_approver_that_fails_has_said_no(open_tree: Opener, failure: BaseExce
         assert tree.main.send("hello") == "so: hello"
 
 
-def test_an_approver_that_leaves_it_open_leaves_it_in_the_tree(open_tree: Opener) -> None:
+def test_approver_that_leaves_it_open_leaves_it_in_the_tree(open_tree: Opener) -> None:
     """None is no answer: the request is still there for whoever looks."""
     with open_tree(MODEL, tools=TOOLS, approver=lambda request: None, limits=PATIENT) as tree:
         calling = Caller(lambda: tree.main.call("launch"))
@@ -316,7 +316,7 @@ class Screen(io.StringIO):
 
 
 @pytest.mark.parametrize("made", [TerminalChannel, sync.TerminalChannel])
-def test_a_terminal_asks_on_the_thread_that_waits(open_tree: Opener, made: type[TerminalChannel]) -> None:
+def test_terminal_asks_on_the_thread_that_waits(open_tree: Opener, made: type[TerminalChannel]) -> None:
     """Both terminals read there; unknown answers are asked again, and the end of input means no."""
     keyboard, screen = Keyboard("what?\ny\n"), io.StringIO()
     with open_tree(MODEL, tools=TOOLS, channel=made(keyboard, screen)) as tree:
@@ -328,7 +328,7 @@ def test_a_terminal_asks_on_the_thread_that_waits(open_tree: Opener, made: type[
     assert [text for _, text in effects(open_tree.workspace)] == ["x"]
 
 
-def test_a_terminal_without_streams_uses_input(
+def test_terminal_without_streams_uses_input(
     open_tree: Opener, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Input and output are taken as they stand, whoever replaced them: a notebook, a debugger."""
@@ -340,7 +340,7 @@ def test_a_terminal_without_streams_uses_input(
     assert [text for _, text in effects(open_tree.workspace)] == ["x", "y"]
 
 
-def test_a_question_withdrawn_at_the_terminal_answers_nothing(open_tree: Opener) -> None:
+def test_question_withdrawn_at_the_terminal_answers_nothing(open_tree: Opener) -> None:
     """The screen says so, and the line that is typed then is for nobody."""
     keyboard, screen = Keyboard("y\nn\n"), Screen()
     keyboard.key.clear()

@@ -72,7 +72,7 @@ def run(place: Path, backend: str, source: str, typed: str = "", complains: str 
 
 
 @pytest.mark.slow
-def test_a_script_with_tools_and_approver_of_its_own(tmp_path: Path, backend: BackendName) -> None:
+def test_script_with_tools_and_approver_of_its_own(tmp_path: Path, backend: BackendName) -> None:
     """A tool defined in ``__main__`` runs, after ``input()`` on the main thread said that it may."""
     printed = run(
         tmp_path,
@@ -106,7 +106,7 @@ def test_a_script_with_tools_and_approver_of_its_own(tmp_path: Path, backend: Ba
 
 @pytest.mark.covers("C13")
 @pytest.mark.slow
-def test_a_cell_of_a_running_kernel(tmp_path: Path, backend: BackendName) -> None:
+def test_cell_of_a_running_kernel(tmp_path: Path, backend: BackendName) -> None:
     """Cells run on a running loop's thread, keep a tree open from one to the next, and ask by ``input``."""
     printed = run(
         tmp_path,
@@ -150,7 +150,7 @@ def test_a_cell_of_a_running_kernel(tmp_path: Path, backend: BackendName) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["local", pytest.param("ray", marks=pytest.mark.slow)])
-def test_an_interrupt_from_the_terminal_leaves_the_tree(tmp_path: Path, backend: BackendName) -> None:
+def test_interrupt_from_the_terminal_leaves_the_tree(tmp_path: Path, backend: BackendName) -> None:
     """Ctrl-C reaches every process of the group: the waiting ends, sessions and their processes go on."""
     program = begin(
         tmp_path,
@@ -192,7 +192,7 @@ ENDS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("backend", "end"), ENDS)
-def test_the_interpreters_end_closes_what_is_open(tmp_path: Path, backend: BackendName, end: str) -> None:
+def test_interpreters_end_closes_what_is_open(tmp_path: Path, backend: BackendName, end: str) -> None:
     """A program that forgot to close ends at once, and its trees can be taken up by the next, anywhere."""
     tree_id = run(
         tmp_path,
@@ -241,7 +241,7 @@ def test_plain_functions_run_until_the_last_tree_is_closed(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_blocked_loop_does_not_keep_the_interpreter(tmp_path: Path) -> None:
+def test_blocked_loop_does_not_keep_the_interpreter(tmp_path: Path) -> None:
     """A thread that waits for ever in a tree, a daemon's, ends with the program."""
     printed = run(
         tmp_path,
@@ -291,7 +291,7 @@ def end():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("leaves", ["exit", pytest.param("at once", marks=pytest.mark.long)])
-def test_a_forked_child_is_told_and_may_open_its_own(tmp_path: Path, leaves: str) -> None:
+def test_forked_child_is_told_and_may_open_its_own(tmp_path: Path, leaves: str) -> None:
     """The parent's tree is not the child's, under either way of leaving; nothing hangs in either process."""
     source = textwrap.dedent(
         """
@@ -318,7 +318,7 @@ def test_a_forked_child_is_told_and_may_open_its_own(tmp_path: Path, leaves: str
 
 
 @pytest.mark.slow
-def test_a_process_started_on_the_loop_is_left_alone(tmp_path: Path) -> None:
+def test_process_started_on_the_loop_is_left_alone(tmp_path: Path) -> None:
     """What forks on the loop's own thread, and runs code before its program, complains of nothing."""
     printed = run(
         tmp_path,
@@ -342,7 +342,7 @@ def test_a_process_started_on_the_loop_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_loop_that_was_ended_from_within_is_told_to_all_who_wait(tmp_path: Path) -> None:
+def test_loop_that_was_ended_from_within_is_told_to_all_who_wait(tmp_path: Path) -> None:
     """An async approver that raises KeyboardInterrupt ends the loop: nobody hangs, and a new tree opens."""
     printed = run(
         tmp_path,
@@ -384,7 +384,7 @@ def test_a_loop_that_was_ended_from_within_is_told_to_all_who_wait(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_the_import_is_light() -> None:
+def test_import_is_light() -> None:
     """Neither a backend nor a heavy library is loaded, and no thread is started, before a tree is opened."""
     probe = (
         "import json, sys, threading; import sessiontree.sync; "

@@ -63,7 +63,7 @@ def until_asked(tree: SessionTree, count: int = 1) -> None:
 
 
 @pytest.mark.covers("C12")
-def test_a_program_without_await_runs_a_tree_from_start_to_receipt(open_tree: Opener) -> None:
+def test_program_without_await_runs_a_tree_from_start_to_receipt(open_tree: Opener) -> None:
     """Sending, spawning, mapping, calling, looking and finishing give what their async originals give."""
     with open_tree(MODEL, tools=TOOLS) as tree:
         assert tree.main.send("hello") == "heard hello"
@@ -82,7 +82,7 @@ def test_a_program_without_await_runs_a_tree_from_start_to_receipt(open_tree: Op
     assert [text for _, text in effects(open_tree.workspace)] == ["one"]
 
 
-def test_a_program_without_await_gets_final_answers_and_results_as_they_come(open_tree: Opener) -> None:
+def test_program_without_await_gets_final_answers_and_results_as_they_come(open_tree: Opener) -> None:
     """``run`` returns the answer; ``as_completed`` is an ordinary loop, which may be left."""
     with open_tree(MODEL, tools=TOOLS) as tree:
         assert tree.run("look around").summary == "heard look around"
@@ -132,7 +132,7 @@ def test_cancelling_gives_the_receipt_of_what_was_cancelled(open_tree: Opener, b
             tree.main.send("still there?")
 
 
-def test_an_interrupted_session_is_heard_again(open_tree: Opener, board: Switchboard) -> None:
+def test_interrupted_session_is_heard_again(open_tree: Opener, board: Switchboard) -> None:
     """Whoever waits for a reply gets the typed error; the next message is answered at once."""
     gate, asked = Turnstile(board), Flag(board)
 
@@ -151,7 +151,7 @@ def test_an_interrupted_session_is_heard_again(open_tree: Opener, board: Switchb
         assert tree.main.send("go on") == "turn 2"
 
 
-def test_a_stream_yields_every_piece_and_then_has_the_whole(open_tree: Opener, board: Switchboard) -> None:
+def test_stream_yields_every_piece_and_then_has_the_whole(open_tree: Opener, board: Switchboard) -> None:
     """Pieces come while the model still speaks; none is lost between saying and listening."""
     gate = Turnstile(board)
 
@@ -263,7 +263,7 @@ def test_progress_is_read_by_blocking_and_ends_with_the_tree(open_tree: Opener) 
     last.close()
 
 
-def test_a_tree_is_taken_up_again(open_tree: Opener) -> None:
+def test_tree_is_taken_up_again(open_tree: Opener) -> None:
     """What was said before is in the history; an unknown tree is refused and holds nothing."""
     with open_tree(MODEL) as tree:
         tree.main.send("remember")
@@ -275,7 +275,7 @@ def test_a_tree_is_taken_up_again(open_tree: Opener) -> None:
         open_tree.resume("nobody", MODEL)
 
 
-def test_a_runtime_serves_several_trees(open_tree: Opener, tmp_path: Path) -> None:
+def test_runtime_serves_several_trees(open_tree: Opener, tmp_path: Path) -> None:
     """Closing a tree leaves its siblings; closing the runtime ends them; an async runtime is refused."""
     with open_tree.runtime() as runtime:
         assert runtime.state_dir == open_tree.state_dir
@@ -295,7 +295,7 @@ def test_a_runtime_serves_several_trees(open_tree: Opener, tmp_path: Path) -> No
         open_tree(MODEL, runtime=other)
 
 
-def test_a_tree_that_is_not_open_says_so(open_tree: Opener) -> None:
+def test_tree_that_is_not_open_says_so(open_tree: Opener) -> None:
     """Before and after, every call is refused by type; closing is harmless, opening twice is not."""
     tree = open_tree(MODEL)
     with pytest.raises(SessionTreeError, match="not open"):
@@ -320,14 +320,14 @@ def test_a_tree_that_is_not_open_says_so(open_tree: Opener) -> None:
         tree.start()
 
 
-def test_an_error_in_the_block_closes_the_tree(open_tree: Opener) -> None:
+def test_error_in_the_block_closes_the_tree(open_tree: Opener) -> None:
     """The error is the program's, and the journal is free for the next."""
     with pytest.raises(LookupError, match="mine"), open_tree(MODEL) as tree:
         raise LookupError("mine")
     open_tree.resume(tree.tree_id, MODEL).close()
 
 
-def test_a_tree_closed_by_one_thread_ends_the_calls_of_others(open_tree: Opener, board: Switchboard) -> None:
+def test_tree_closed_by_one_thread_ends_the_calls_of_others(open_tree: Opener, board: Switchboard) -> None:
     """Whoever waits in a tree that closes gets a typed error, and the loop ends with the last of them."""
     gate = Turnstile(board)
     begun = Turnstile(board)

@@ -89,7 +89,7 @@ def test_wrong_members_are_named(given: dict[str, Any], said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_an_agent_file_is_an_agent(tmp_path: Path) -> None:
+def test_agent_file_is_an_agent(tmp_path: Path) -> None:
     """Front matter has the members, the body is the prompt, and the file is remembered."""
     file = tmp_path / "other.md"
     file.write_text(WHOLE)
@@ -110,7 +110,7 @@ def test_an_agent_file_is_an_agent(tmp_path: Path) -> None:
     }
 
 
-def test_an_agent_file_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
+def test_agent_file_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
     """Line ends and a byte order mark make no difference."""
     (tmp_path / "scout.md").write_bytes(b"\xef\xbb\xbf---\r\nmodel: m\r\n---\r\nLook.\r\n")
     (agent,) = load_agents(tmp_path).items()
@@ -195,7 +195,7 @@ def test_agents_from_files_of_the_workspace_are_refused(tmp_path: Path) -> None:
     tree_over(workspace, load_agents(owner))
 
 
-def test_an_agents_policy_is_part_of_the_trees(tmp_path: Path) -> None:
+def test_agents_policy_is_part_of_the_trees(tmp_path: Path) -> None:
     """It is journaled with the tree's policy; a second policy for the agent, or a wider one, is refused."""
     own = {"a": AgentSpec(policy=ToolPolicy(deny=("exec",)))}
     row = tree_over(tmp_path, own)._config.policy

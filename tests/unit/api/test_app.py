@@ -70,7 +70,7 @@ def test_one_app_opens_and_resumes_trees_without_await(tmp_path: Path, options: 
         assert again.main.send("go") == "42"
 
 
-def test_an_app_keeps_copies() -> None:
+def test_app_keeps_copies() -> None:
     """It is frozen; lists and mappings that the program changes later, and iterators, are read once."""
     tools, agents = [double], {"one": AgentSpec()}
     app = App(model="openai:gpt-5", tools=iter(tools), agents=agents, skills=["here"])
@@ -82,7 +82,7 @@ def test_an_app_keeps_copies() -> None:
         app.model = None  # type: ignore[misc]
 
 
-def test_an_app_is_pickled_if_its_parts_are() -> None:
+def test_app_is_pickled_if_its_parts_are() -> None:
     """A process that imports the same modules gets an equal one."""
     app = App(model="openai:gpt-5", agents={"one": AgentSpec()}, web=None, skills="here")
     assert pickle.loads(pickle.dumps(app)) == app
@@ -117,7 +117,7 @@ MEMBERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-async def test_an_app_and_one_of_its_members_are_refused(
+async def test_app_and_one_of_its_members_are_refused(
     tmp_path: Path, options: dict[str, Any], member: str
 ) -> None:
     """Whichever of them would win, the other one would be lost in silence."""
@@ -140,7 +140,7 @@ def test_what_is_no_app_is_refused(tmp_path: Path, app: Any) -> None:
 
 
 @pytest.mark.parametrize("given", [(), (App(),)], ids=["nothing", "an empty app"])
-def test_a_tree_needs_a_model(tmp_path: Path, given: tuple[Any, ...]) -> None:
+def test_tree_needs_a_model(tmp_path: Path, given: tuple[Any, ...]) -> None:
     """An app without one is for suites."""
     with pytest.raises(ConfigError, match="no model is given"):
         SessionTree(tmp_path, *given)

@@ -119,7 +119,7 @@ def test_each_task_has_one_result_and_nothing_starts_after_a_terminal_end(fan: F
 
 
 @given(FANS, st.integers(1, 6), st.sampled_from(["raise", "first"]))
-def test_an_error_has_the_results_of_all_tasks(fan: Fan, at_a_time: int, on_error: Any) -> None:
+def test_error_has_the_results_of_all_tasks(fan: Fan, at_a_time: int, on_error: Any) -> None:
     """``raise`` and ``first`` lose nothing that was done."""
     try:
         results = asyncio.run(run(fan, at_a_time, on_error))
@@ -136,7 +136,7 @@ def test_an_error_has_the_results_of_all_tasks(fan: Fan, at_a_time: int, on_erro
         assert {each.outcome for each in results} <= {"completed"}
 
 
-def test_a_budget_that_refuses_the_next_child_loses_nothing() -> None:
+def test_budget_that_refuses_the_next_child_loses_nothing() -> None:
     """Once a child has started, that ends the fan-out; before, it is a mistake of the caller."""
     spent = LimitExceeded("main", "budget.sessions", 3, 2)
     results = asyncio.run(run(Fan(["completed"] * 5, [], {3: spent}), 1))
@@ -146,7 +146,7 @@ def test_a_budget_that_refuses_the_next_child_loses_nothing() -> None:
         asyncio.run(run(Fan(["completed"] * 5, [], {0: spent}), 2))
 
 
-def test_a_parent_that_closed_says_which_of_the_two_it_was() -> None:
+def test_parent_that_closed_says_which_of_the_two_it_was() -> None:
     """A used-up budget closes the parent before its children say so; without one it is an error."""
     closed = SessionClosed("main", "it has ended")
     results = asyncio.run(run(Fan(["completed", "budget", "completed"], [], {2: closed}), 3))

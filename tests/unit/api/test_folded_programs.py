@@ -95,7 +95,7 @@ OTHERS: list[Placed] = [
     st.lists(st.sampled_from(["completed", "failed"]), min_size=1, max_size=3),
     st.integers(0, 9),
 )
-def test_a_program_is_one_step_among_those_of_all_others(
+def test_program_is_one_step_among_those_of_all_others(
     calls: int, children: int, ends: list[str], at: int
 ) -> None:
     """However much it did: the other steps are those of a tree that has no program, in the same order."""
@@ -113,14 +113,14 @@ def test_a_program_is_one_step_among_those_of_all_others(
     assert others == [(each.session, each.what, each.text) for each in bare if each.what != "call program"]
 
 
-def test_a_child_that_is_named_has_all_its_steps() -> None:
+def test_child_that_is_named_has_all_its_steps() -> None:
     """The steps of a session that somebody asks for are never left out."""
     records = records_of([*BEFORE, *program_facts("1.0", 1, 3, ["completed"])])
     assert fold_transcript(records, "main/w1") == list(build_transcript(records, "main/w1"))
     assert len(fold_transcript(records, "main")) == 3
 
 
-def test_a_report_can_not_hide_a_session_that_is_no_child() -> None:
+def test_report_can_not_hide_a_session_that_is_no_child() -> None:
     """A child's report may have been replaced; only sessions below the program's are its children."""
     program = program_facts("1.0", 0, 1, ["completed"])
     for path in ("main", "", "elsewhere"):
@@ -129,7 +129,7 @@ def test_a_report_can_not_hide_a_session_that_is_no_child() -> None:
         assert {step.session for step in steps} == {"main", "main/w0", "main/w0/b1", "elsewhere"}
 
 
-def test_a_program_in_a_program_is_shown_while_it_runs() -> None:
+def test_program_in_a_program_is_shown_while_it_runs() -> None:
     """A saved program that another one calls has its own text; when it has ended, it is one of the calls."""
     source = ProgramSource("count", "await read(path='q')\n", "0" * 64)
     call = CheckedCall("1.0/0", "count", {}, "", 0, repeatable=True)

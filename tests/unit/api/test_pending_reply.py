@@ -22,7 +22,7 @@ class NotingBackend:
         return ProgressHub().watch(tree_id, session)
 
 
-async def test_a_reply_listens_before_its_message_is_sent() -> None:
+async def test_reply_listens_before_its_message_is_sent() -> None:
     """An iterator that another task reads listens from the start: pieces before its first step are kept."""
     notes: list[str] = []
 

@@ -29,7 +29,7 @@ from sessiontree.backends.local.backend import LocalBackend
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.journal.claim import holds_tree
 from sessiontree.runtime.replay.stored_trees import list_summaries
-from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+from sessiontree.runtime.supervisor.tree_resources import TreeResources
 from sessiontree.runtime.transport.rpc import RpcMethod, make_proxy
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
@@ -180,7 +180,7 @@ class LateBackend(LocalBackend):
             raise SessionTreeError("no tree is open in this runtime; open or resume one first")
         return super().supervisor
 
-    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
+    async def create(self, config: TreeConfig, setup: TreeResources) -> None:
         """Create a tree."""
         self.opening |= {asyncio.current_task()}
         await super().create(config, setup)
@@ -264,7 +264,7 @@ async def test_lost_shard_takes_only_its_own_trees_until_its_node_is_back(
         assert [row.trees for row in runtime.shards()][1:] == [(), (again.tree_id,)]
 
 
-async def test_a_node_that_can_have_no_shard_refuses_no_tree_of_another(
+async def test_node_that_can_have_no_shard_refuses_no_tree_of_another(
     tmp_path: Path, node: OtherNode
 ) -> None:
     """The first tree reports it; later on it may be one that Ray has not yet missed."""
@@ -282,7 +282,7 @@ async def test_a_node_that_can_have_no_shard_refuses_no_tree_of_another(
             await SessionTree(tmp_path, model=MODEL, runtime=runtime).start()
 
 
-async def test_a_node_that_comes_back_gets_trees_in_the_same_runtime(tmp_path: Path, node: OtherNode) -> None:
+async def test_node_that_comes_back_gets_trees_in_the_same_runtime(tmp_path: Path, node: OtherNode) -> None:
     """Nobody asks for a lost tree: the cluster is looked at again and again, and hears what is open."""
     async with TwoNodes(tmp_path / "state", node) as runtime:
         assert isinstance(runtime.backend, ShardedBackend)

@@ -80,7 +80,7 @@ BAD: dict[str, tuple[str, str]] = {
 }
 
 
-def test_a_file_says_what_it_takes_and_needs() -> None:
+def test_file_says_what_it_takes_and_needs() -> None:
     """Description, parameters, tools, agents, budget and time."""
     saved = parse_saved_text(Path("find.py"), GOOD)
     assert (saved.name, saved.description) == ("find", "Finds words in files.")
@@ -96,7 +96,7 @@ def test_a_file_says_what_it_takes_and_needs() -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_named_with_its_line(name: str) -> None:
+def test_bad_file_is_named_with_its_line(name: str) -> None:
     """The error says where and what."""
     text, reason = BAD[name]
     with pytest.raises(Malformed) as raised:
@@ -138,7 +138,7 @@ VALUES = st.recursive(
 
 
 @given(HINTS, VALUES)
-def test_a_parameter_takes_what_its_type_takes(hint: str, value: Any) -> None:
+def test_parameter_takes_what_its_type_takes(hint: str, value: Any) -> None:
     """The schema that is read from the text agrees with a library's reading of the same type."""
     saved = parse_saved_text(Path("find.py"), f'"""Does."""\nasync def main(a: {hint}): ...\n')
     schema: Any = saved.parameters["properties"]["a"]  # type: ignore[index,call-overload]
@@ -169,7 +169,7 @@ ENDS = st.sampled_from(
 
 
 @given(st.lists(STATEMENTS, max_size=6), ENDS)
-def test_a_saved_text_does_what_the_program_did(statements: list[str], end: str) -> None:
+def test_saved_text_does_what_the_program_did(statements: list[str], end: str) -> None:
     """As ``main``, with the same inputs, it returns the value of the last expression."""
     inputs: dict[str, Any] = {"n": 2, "names": ["a", "b"]}
     code = "\n".join(["x = ''", *statements, end])
@@ -184,7 +184,7 @@ def test_a_saved_text_does_what_the_program_did(statements: list[str], end: str)
     assert "async def main(n: int, names: list[str]) -> Any:" in text
 
 
-def test_a_text_that_means_something_else_in_a_function_is_not_saved() -> None:
+def test_text_that_means_something_else_in_a_function_is_not_saved() -> None:
     """The error says what."""
     with pytest.raises(UnfitProgram, match="global"):
         build_saved_text("def f():\n    global x\n    x = 1\nf()", {}, (), "Does.")

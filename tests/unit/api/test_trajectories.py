@@ -85,7 +85,7 @@ def test_sums_and_edges_are_those_of_the_journal(grown: Grown, seed: int) -> Non
     assert trajectory["final_metrics"]["total_prompt_tokens"] > 0
 
 
-def test_a_tree_that_still_works_can_be_read_at_any_moment(grown: Grown) -> None:
+def test_tree_that_still_works_can_be_read_at_any_moment(grown: Grown) -> None:
     """After every few facts the trajectory is whole, and its sums are those of the facts so far."""
     config, records = grown(7)
     for count in range(2, len(records), 5):
@@ -187,7 +187,7 @@ def peak_of(config: TreeConfig, records: Iterator[JournalRecord], path: Path) ->
 
 
 @pytest.mark.parametrize("turns", [800, pytest.param(40_000, marks=pytest.mark.long)])
-def test_a_long_tree_needs_no_more_memory(grown: Grown, tmp_path: Path, turns: int) -> None:
+def test_long_tree_needs_no_more_memory(grown: Grown, tmp_path: Path, turns: int) -> None:
     """Steps are on the disk: ten times as many facts take the same memory, and ten times the file."""
     config, records = grown(7)
     few = peak_of(config, story(turns // 10, records), tmp_path / "few")
@@ -227,7 +227,7 @@ def test_images_are_named_and_unread_messages_kept(grown: Grown) -> None:
     assert (step["message"], step["source"], step["extra"]["event"]) == ("late", "user", "not read")
 
 
-def test_a_call_without_a_result_has_none(grown: Grown) -> None:
+def test_call_without_a_result_has_none(grown: Grown) -> None:
     """A tree that was cut in a call shows the call, and no result that nobody saw."""
     config, records = grown(7)
     facts = [record.fact for record in records]
@@ -237,7 +237,7 @@ def test_a_call_without_a_result_has_none(grown: Grown) -> None:
     assert not results_of(steps[-1])
 
 
-def test_a_tree_without_facts_is_refused(grown: Grown) -> None:
+def test_tree_without_facts_is_refused(grown: Grown) -> None:
     """There is nothing to learn from it, and the format wants a step."""
     with pytest.raises(JournalCorrupt, match="no fact of it is good"):
         trajectory_of(grown(7)[0], [])

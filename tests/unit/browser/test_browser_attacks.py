@@ -119,7 +119,7 @@ async def test_no_way_of_a_page_reaches_another_server() -> None:
 
 @pytest.mark.covers("S11")
 @pytest.mark.slow
-async def test_the_ways_of_the_page_are_real() -> None:
+async def test_ways_of_the_page_are_real() -> None:
     """An allowed server hears each of them: the page of the other test does what it says."""
     async with serving(pages()) as canary:
         shown: dict[str, str | Respond] = {
@@ -134,7 +134,7 @@ async def test_the_ways_of_the_page_are_real() -> None:
 
 
 @pytest.mark.slow
-async def test_the_browser_sees_no_file_of_the_user_and_no_other_process() -> None:
+async def test_browser_sees_no_file_of_the_user_and_no_other_process() -> None:
     """Chromium's own pages and local files are refused also where a page leads there."""
     async with serving(pages(index="<title>ok</title>")) as site, browsing(site) as browser:
         await browser.open(site.url)

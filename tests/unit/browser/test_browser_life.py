@@ -48,7 +48,7 @@ async def until_ended(browser: SessionBrowser) -> None:
 
 @pytest.mark.covers("S11")
 @pytest.mark.slow
-async def test_a_killed_browser_is_said_and_started_again() -> None:
+async def test_killed_browser_is_said_and_started_again() -> None:
     """What waits fails with a typed error; the next call has a new browser; the end leaves no process."""
     async with serving(pages(index="<title>one</title>")) as site, browsing(site) as browser:
         await browser.open(site.url)
@@ -73,7 +73,7 @@ async def test_a_killed_browser_is_said_and_started_again() -> None:
 
 
 @pytest.mark.slow
-async def test_a_page_that_hangs_or_asks_does_not_hold_its_session() -> None:
+async def test_page_that_hangs_or_asks_does_not_hold_its_session() -> None:
     """An endless script is ended; an unanswered dialog is dismissed; a cancelled call withdraws its order."""
     busy = pages(index="<title>busy</title>")
     async with serving(busy) as site, browsing(site, dialog_s=0.2) as browser:
@@ -97,7 +97,7 @@ async def test_a_page_that_hangs_or_asks_does_not_hold_its_session() -> None:
 
 
 @pytest.mark.slow
-async def test_a_browser_that_takes_too_much_memory_is_ended() -> None:
+async def test_browser_that_takes_too_much_memory_is_ended() -> None:
     """It says so, and takes no order."""
     tunnels = Tunnels(None, CallAllowance())
     process = BrowserProcess(tunnels, dialog_s=1, memory_bytes=1)
@@ -129,7 +129,7 @@ async def test_without_the_web_only_offline_pages_are_shown() -> None:
 
 
 @pytest.mark.slow
-async def test_an_idle_browser_ends() -> None:
+async def test_idle_browser_ends() -> None:
     """After its time without a call; status says why."""
     async with showing({"index": "<title>x</title>"}) as (_, site), browsing(site, idle_s=0.2) as browser:
         await browser.start()

@@ -31,7 +31,7 @@ def ref_of(text: str, words: str) -> int:
 
 
 @pytest.mark.slow
-async def test_a_page_is_opened_read_used_and_shown() -> None:
+async def test_page_is_opened_read_used_and_shown() -> None:
     """One session of work: open, snapshot, fill, click, stale reference, screenshot, console, evaluate."""
     async with showing({"index": FORM}) as (browser, site):
         tab = await browser.open(site.url)
@@ -54,7 +54,7 @@ async def test_a_page_is_opened_read_used_and_shown() -> None:
 
 
 @pytest.mark.slow
-async def test_an_offline_page_gets_its_files_from_the_reader_and_nothing_from_the_network() -> None:
+async def test_offline_page_gets_its_files_from_the_reader_and_nothing_from_the_network() -> None:
     """Its own files arrive; a server that the owner even allows hears nothing."""
     asked: list[str] = []
 

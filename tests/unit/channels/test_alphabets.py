@@ -82,7 +82,7 @@ def test_property_notices_planted_bugs(broken: Named) -> None:
         *("\u2102url", "\u2110nstall", "app\u217ce", "ba\u217dkup", "\U000118a0pple", "\u2d4fs", "gi\u1d1b"),
     ],
 )
-def test_a_prompt_warns_of_it(word: str) -> None:
+def test_prompt_warns_of_it(word: str) -> None:
     """On a line of its own, behind the arguments."""
     lines = format_approval(replace(REQUEST, arguments={"command": f"echo {word}"})).splitlines()
     assert lines[-1] == f"  beware:    letters of several alphabets, or unusual ones, in {word}"

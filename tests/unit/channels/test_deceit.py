@@ -53,7 +53,7 @@ def shows_what_runs(show: Show) -> None:
 
 @pytest.mark.covers("REL-L1", "REL-L2", "REL-L5", "REL-L7")
 @pytest.mark.slow
-def test_a_prompt_shows_what_runs() -> None:
+def test_prompt_shows_what_runs() -> None:
     """REL-L1, REL-L2, REL-L5, REL-L7: nothing trimmed, left out, hidden, or reported to the terminal."""
     shows_what_runs(format_approval)
 
@@ -88,14 +88,14 @@ def the_beginning(request: ApprovalRequest) -> str:
 
 @pytest.mark.covers("REL-L1", "REL-L4", "REL-L5")
 @pytest.mark.parametrize("planted", [trimmed, raw, without_the_invisible, the_beginning])
-def test_a_planted_deceit_is_found(planted: Show) -> None:
+def test_planted_deceit_is_found(planted: Show) -> None:
     """Each of them shows two calls alike, or lets a sign through."""
     with pytest.raises(AssertionError):
         shows_what_runs(planted)
 
 
 @pytest.mark.covers("REL-L4")
-def test_a_long_command_is_shown_to_its_end() -> None:
+def test_long_command_is_shown_to_its_end() -> None:
     """REL-L4: nobody approves a beginning: twenty thousand characters are all there, in one line."""
     command = "echo " + "x" * 20_000 + "; rm -rf /"
     shown = format_approval(replace(REQUEST, arguments={"command": command}))

@@ -31,7 +31,7 @@ MANY = QuestionItem(question="Which?", options=OPTIONS, multi_select=True, allow
         (MANY, "teal", "(choose one of the options)"),
     ],
 )
-def test_a_line_is_an_answer_or_says_why_not(
+def test_line_is_an_answer_or_says_why_not(
     item: QuestionItem, line: str, expected: QuestionAnswer | str
 ) -> None:
     """Numbers choose options, a label chooses its own, other words are text where that is taken."""

@@ -22,7 +22,7 @@ REQUEST = ApprovalRequest("r1", "main", "exec", {"command": "ls"}, "d", "System"
         (("/usr/bin/rm exactly . 'a\x1b[2J\u202e'",), "\\u{1b}[2J\\u{202e}"),
     ],
 )
-def test_a_prompt_says_what_an_always_would_cover(covers: tuple[str, ...], words: str) -> None:
+def test_prompt_says_what_an_always_would_cover(covers: tuple[str, ...], words: str) -> None:
     """REL-L14: the programs and the shape of their arguments, on a line of its own, made visible."""
     lines = format_approval(replace(REQUEST, covers=covers)).splitlines()
     assert len(lines) == 4
@@ -34,7 +34,7 @@ def test_where_it_would_cover_the_tool_nothing_is_added() -> None:
     assert "always" not in format_approval(REQUEST)
 
 
-def test_a_prompt_says_whom_a_call_is_for() -> None:
+def test_prompt_says_whom_a_call_is_for() -> None:
     """Each on the same line, what they say of themselves quoted and visible; a name makes nobody an owner."""
     bob = Principal("bob", 'an owner", id "olga\u202e', "", "club", is_owner=False)
     olga = Principal("\u043elga", "", "telegram", "", is_owner=True)

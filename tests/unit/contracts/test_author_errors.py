@@ -61,7 +61,7 @@ def test_frames_are_the_authors_and_the_last_ones() -> None:
         assert all(name in frame for frame in list_frames(error))
 
 
-def test_the_same_line_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_same_line_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     """A loop that fails again and again does not fill a screen; the others are there for who asks."""
     caplog.set_level(logging.DEBUG, "sessiontree")
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_the_same_line_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert [each.levelname for each in caplog.records] == ["WARNING", "DEBUG", "DEBUG"]
 
 
-def test_the_log_holds_neither_text_nor_control_character(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_holds_neither_text_nor_control_character(caplog: pytest.LogCaptureFixture) -> None:
     """The text of an exception may quote a model, a page or a key: its frames and its type are shown."""
     source = "raise ValueError('\x1b[2J' + chr(0x202e) + 'a secret' * 2)"
     try:
@@ -82,7 +82,7 @@ def test_the_log_holds_neither_text_nor_control_character(caplog: pytest.LogCapt
     assert [each for each in told if not each.isprintable() and each not in "\n\t"] == []
 
 
-def test_a_withheld_text_is_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
+def test_withheld_text_is_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
     """What a hook raised may hold parts of a result: only its type and its lines are shown."""
     report_error("hook 'h' at after_tool_call", caught("the secret"), "it raised ValueError", quotes=False)
     told = logging.Formatter().format(caplog.records[0])

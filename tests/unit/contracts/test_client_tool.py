@@ -59,14 +59,14 @@ def test_parameters_may_be_a_schema(named: bool) -> None:
         ({"kinds": SessionKind}, "a Worker only observes"),
     ],
 )
-def test_a_slip_is_refused_where_it_is_written(given: dict[str, Any], said: str) -> None:
+def test_slip_is_refused_where_it_is_written(given: dict[str, Any], said: str) -> None:
     """Each says which setting, and what would be accepted."""
     declared: dict[str, Any] = {"name": "ask", "description": "Ask.", "Params": Question, **given}
     with pytest.raises(ConfigError, match=said):
         ClientTool(**declared)
 
 
-def test_a_result_type_without_a_schema_is_refused_before_any_session(tmp_path: Path) -> None:
+def test_result_type_without_a_schema_is_refused_before_any_session(tmp_path: Path) -> None:
     """The tree is not even made; the tool is named."""
     tool = ClientTool("ask", "Ask.", Question, result_type=threading.Lock)
     with pytest.raises(ConfigError, match="tool 'ask'"):

@@ -167,7 +167,7 @@ def narrows(narrowed: Narrow, held: set[str], declared: set[str]) -> None:
 
 
 @given(held=held_names, declared=held_names)
-def test_a_tool_s_rights_are_what_it_declares_of_the_session_s(held: set[str], declared: set[str]) -> None:
+def test_tool_s_rights_are_what_it_declares_of_the_session_s(held: set[str], declared: set[str]) -> None:
     """Seed 004: tools receive only what they need."""
     narrows(SessionRights.narrowed, held, declared)
 

@@ -63,7 +63,7 @@ def repeat(text: str, times: int = 2, *, mark: Literal["-", "+"] = "-") -> str:
     return mark.join([text] * times)
 
 
-def test_a_function_becomes_a_tool_of_its_signature_and_docstring() -> None:
+def test_function_becomes_a_tool_of_its_signature_and_docstring() -> None:
     """Name, description without sections, parameters with descriptions and defaults."""
     assert isinstance(repeat, FunctionTool)
     assert repeat.name == "repeat"
@@ -82,7 +82,7 @@ def test_a_function_becomes_a_tool_of_its_signature_and_docstring() -> None:
         repeat.Params.model_validate({"text": "a", "other": 1})
 
 
-async def test_the_function_runs_with_validated_arguments(ctx: ToolContext) -> None:
+async def test_function_runs_with_validated_arguments(ctx: ToolContext) -> None:
     """What it returns is output and details; the function itself stays callable."""
     params, _ = compile_tool(repeat).validate({"text": "a", "times": "3"})
     result = await repeat.execute(params, ctx)
@@ -91,7 +91,7 @@ async def test_the_function_runs_with_validated_arguments(ctx: ToolContext) -> N
 
 
 @pytest.mark.covers("A5", "RGT3")
-def test_a_tool_that_says_nothing_is_dangerous() -> None:
+def test_tool_that_says_nothing_is_dangerous() -> None:
     """Elevated, and not for Workers."""
     assert repeat.tier is PermissionTier.ELEVATED
     assert repeat.kinds == MAIN_AND_BRANCH
@@ -135,7 +135,7 @@ def test_every_setting_reaches_the_tool() -> None:
     assert repeat.timeout_s is None
 
 
-async def test_a_sync_function_runs_in_a_thread_and_an_async_one_on_the_loop(ctx: ToolContext) -> None:
+async def test_sync_function_runs_in_a_thread_and_an_async_one_on_the_loop(ctx: ToolContext) -> None:
     """Neither blocks the event loop."""
 
     @tool
@@ -178,7 +178,7 @@ async def test_ctx_receives_the_context_and_is_no_parameter(ctx: ToolContext) ->
     assert (await who.execute(who.Params(), ctx)).output == "default"
 
 
-async def test_a_result_is_returned_as_it_is_and_values_become_json(ctx: ToolContext) -> None:
+async def test_result_is_returned_as_it_is_and_values_become_json(ctx: ToolContext) -> None:
     """Models and dataclasses too, wherever they sit; errors pass through."""
 
     class Hit(BaseModel):
@@ -215,7 +215,7 @@ async def test_a_result_is_returned_as_it_is_and_values_become_json(ctx: ToolCon
         await failing.execute(failing.Params(), ctx)
 
 
-async def test_a_wrapped_function_keeps_its_signature(ctx: ToolContext) -> None:
+async def test_wrapped_function_keeps_its_signature(ctx: ToolContext) -> None:
     """Also where a plain wrapper hides that it is async."""
 
     def louder(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -256,7 +256,7 @@ def test_text_annotations_are_read_where_the_function_stands() -> None:
     assert compile_tool(declare()).validate({"items": [{"name": " a "}]})[1] == {"items": [{"name": "a"}]}
 
 
-def test_a_cell_of_a_notebook_declares_tools() -> None:
+def test_cell_of_a_notebook_declares_tools() -> None:
     """Its names live in a dict that is no module, and its classes are defined alongside the function."""
     cell = (
         "from __future__ import annotations\n"
@@ -271,7 +271,7 @@ def test_a_cell_of_a_notebook_declares_tools() -> None:
     }
 
 
-def test_a_callers_locals_are_not_the_functions() -> None:
+def test_callers_locals_are_not_the_functions() -> None:
     """Only the function that defines it lends its names: here ``Item`` would be another one."""
 
     def plain(item: Item) -> str:  # type: ignore[name-defined]  # noqa: F821 - nobody here defines it
@@ -312,7 +312,7 @@ def test_parameters_may_be_called_anything_python_allows() -> None:
     assert asyncio.run(odd.execute(params, None)).output == "j"  # type: ignore[arg-type]
 
 
-def test_a_field_declared_in_python_wins_over_the_docstring() -> None:
+def test_field_declared_in_python_wins_over_the_docstring() -> None:
     """``Field`` in Annotated or as the default keeps its bounds and words."""
 
     @tool
@@ -406,9 +406,7 @@ async def streaming(word: str) -> AsyncIterator[str]:
         (BaseModel, "@tool takes a function"),
     ],
 )
-def test_a_function_that_makes_no_tool_is_refused_with_the_fix(
-    function: Callable[..., Any], said: str
-) -> None:
+def test_function_that_makes_no_tool_is_refused_with_the_fix(function: Callable[..., Any], said: str) -> None:
     """ConfigError, when the module is imported."""
     with pytest.raises(ConfigError) as caught:
         tool(function)
@@ -426,7 +424,7 @@ def test_a_function_that_makes_no_tool_is_refused_with_the_fix(
         ({"kinds": [SessionKind.WORKER]}, "a Worker only observes"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_with_the_fix(settings: dict[str, Any], said: str) -> None:
+def test_setting_that_cannot_be_is_refused_with_the_fix(settings: dict[str, Any], said: str) -> None:
     """The same checks as of any tool, at the same moment."""
 
     def fine(word: str) -> str:
@@ -438,7 +436,7 @@ def test_a_setting_that_cannot_be_is_refused_with_the_fix(settings: dict[str, An
     assert said in str(caught.value)
 
 
-async def test_a_tool_is_made_again_from_its_function_and_settings(ctx: ToolContext) -> None:
+async def test_tool_is_made_again_from_its_function_and_settings(ctx: ToolContext) -> None:
     """How it travels to another process: its class and model are built there again."""
 
     class Item(BaseModel):
@@ -477,7 +475,7 @@ def count(arguments: dict[str, Any]) -> int:
     return len(arguments)
 
 
-async def test_a_tool_is_still_the_function(ctx: ToolContext) -> None:
+async def test_tool_is_still_the_function(ctx: ToolContext) -> None:
     """Who wrote it can test it, and other code may use it: as it was written, here and after a journey."""
     make, plan = triple.__reduce__()
     again: Any = make(*plan)
@@ -490,7 +488,7 @@ async def test_a_tool_is_still_the_function(ctx: ToolContext) -> None:
     assert count({"a": 1}) == 1
 
 
-async def test_an_error_of_a_called_tool_is_the_functions_own() -> None:
+async def test_error_of_a_called_tool_is_the_functions_own() -> None:
     """Nothing wraps it: that is for calls of sessions."""
 
     @tool

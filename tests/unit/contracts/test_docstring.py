@@ -7,7 +7,7 @@ import pytest
 from sessiontree.contracts.tools.decorator import read_docstring
 
 
-def test_the_text_before_the_first_section_is_the_description() -> None:
+def test_text_before_the_first_section_is_the_description() -> None:
     """Paragraphs and lists in it stay; what comes back is not what is done."""
     text = """Find files.
 
@@ -54,7 +54,7 @@ def test_text_at_the_margin_ends_the_arguments() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "   \n  ", "Args:\n    a: First."])
-def test_a_text_may_describe_nothing(text: str) -> None:
+def test_text_may_describe_nothing(text: str) -> None:
     """Then the description is empty, and somebody else complains."""
     assert read_docstring(text).description == ""
 

@@ -70,7 +70,7 @@ def test_what_is_little_stays_as_it_is(progress: Any) -> None:
     assert not isinstance(kept, list) or kept is not progress
 
 
-def test_a_lot_costs_no_more_than_what_is_kept() -> None:
+def test_lot_costs_no_more_than_what_is_kept() -> None:
     """A list of ten million and a text of a hundred million are looked at as far as they are kept."""
     looked = 0
 

@@ -104,7 +104,7 @@ def test_values_are_pickled_without_looking_up_their_fields() -> None:
     assert len(pickle.dumps(Quick("a", 1, "b"))) < len(pickle.dumps(Plain("a", 1, "b")))
 
 
-def test_a_class_that_does_more_is_left_as_it_is() -> None:
+def test_class_that_does_more_is_left_as_it_is() -> None:
     """Factories, checks, keyword-only fields and classes without slots keep their own way."""
 
     @dataclass(frozen=True, slots=True)

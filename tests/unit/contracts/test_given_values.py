@@ -126,7 +126,7 @@ def test_what_fits_is_taken_as_it_is(name: str, value: object, taken: object) ->
     assert check_options({name: value}, Options, "call") == {name: taken}
 
 
-def test_an_option_without_a_mark_is_passed_over() -> None:
+def test_option_without_a_mark_is_passed_over() -> None:
     """Its owner looks at it."""
     assert check_options({"free": object()}, Options, "call") == {}
 

@@ -92,7 +92,7 @@ def agrees_with_the_slow_way(decide: Decide) -> None:
 
 @pytest.mark.slow
 @pytest.mark.covers("POL13")
-def test_a_rule_written_three_ways_decides_the_same() -> None:
+def test_rule_written_three_ways_decides_the_same() -> None:
     """Spelling changes nothing."""
     agrees_with_the_slow_way(decided)
 
@@ -146,7 +146,7 @@ def test_no_glob_is_slow(pattern: str) -> None:
     ],
 )
 @pytest.mark.covers("POL13")
-def test_a_rule_that_can_mean_something_else_is_refused(rule: dict[str, object], words: str) -> None:
+def test_rule_that_can_mean_something_else_is_refused(rule: dict[str, object], words: str) -> None:
     """The error is raised where the rule is made."""
     with pytest.raises(ConfigError, match="Rule: ") as error:
         Rule(**rule, answer="deny")  # type: ignore[arg-type]
@@ -171,7 +171,7 @@ def test_a_rule_that_can_mean_something_else_is_refused(rule: dict[str, object],
         ("/a/0/", False),
     ],
 )
-def test_a_pointer_leads_where_the_standard_says(pointer: str, fits: bool) -> None:
+def test_pointer_leads_where_the_standard_says(pointer: str, fits: bool) -> None:
     """Places in lists are ASCII digits alone."""
     arguments: JsonValue = {"a": ["x", {"b/c": {"~": "x"}}], "": "x", "note": "x"}
     assert Rule(where={pointer: "*x*"}).matches("t", arguments) is fits

@@ -120,7 +120,7 @@ def test_what_does_not_belong_together_stays_apart(facts: list[Any]) -> None:
     assert list(joined(facts)) == facts
 
 
-def test_a_fact_holds_only_one_of_each() -> None:
+def test_fact_holds_only_one_of_each() -> None:
     """A second turn or report stays a fact of its own, and what comes first stays first."""
     assert joined([CALLED, NEXT, NEXT])[1:] == [NEXT]
     assert joined([CHARGED, ENDED, REPORT, REPORT])[1:] == [REPORT]

@@ -147,7 +147,7 @@ RESULTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.covers("I1", "I11")
-def test_the_specifications_reply_is_read_and_written_member_by_member() -> None:
+def test_specifications_reply_is_read_and_written_member_by_member() -> None:
     """Seed 000, section 2.1; usage and time stand for its "other fields"."""
     wire = {**CALL_REPLY, "usage": Usage(3, 5, 0.25, 1, 1).to_wire(), "timestamp": 7}
     message = decode_message(wire)
@@ -208,7 +208,7 @@ def test_replay_goes_to_its_own_system_alone() -> None:
 
 @pytest.mark.covers("I7", "I14", "I16")
 @pytest.mark.parametrize("wire", RESULTS)
-def test_the_specifications_results_are_read_and_written_member_by_member(wire: dict[str, Any]) -> None:
+def test_specifications_results_are_read_and_written_member_by_member(wire: dict[str, Any]) -> None:
     """Seed 000, sections 3.1 to 3.3: result, error, image."""
     message = decode_message(wire)
     assert isinstance(message, ToolResultMessage)
@@ -217,14 +217,14 @@ def test_the_specifications_results_are_read_and_written_member_by_member(wire: 
     assert message.text == wire["content"][0]["text"]
 
 
-def test_the_error_text_of_the_specification_is_json_of_its_envelope() -> None:
+def test_error_text_of_the_specification_is_json_of_its_envelope() -> None:
     """Seed 000, section 8.1: compact, status first, as the result's one text block carries it."""
     envelope = {"status": "error", "tool": "exec", "error": "command required"}
     assert decode_message(RESULTS[1]).text == dump_json(envelope)
 
 
 @pytest.mark.covers("I12")
-def test_a_call_assembled_from_its_pieces_is_the_specifications_event() -> None:
+def test_call_assembled_from_its_pieces_is_the_specifications_event() -> None:
     """Seed 000, section 2.2: start, deltas, end, each with its content index."""
     deltas = ['{"file_', 'path": "/hom', 'e/user/main.ts"}']
     call = ToolCall("call_abc123", "read", json.loads("".join(deltas)))
@@ -314,7 +314,7 @@ def test_hard_values_survive_the_wire(value: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_loses_whole_numbers_is_caught() -> None:
+def test_reader_that_loses_whole_numbers_is_caught() -> None:
     """The property fails where numbers go through a float."""
 
     def lossy(wire: Mapping[str, Any]) -> Message:
@@ -330,7 +330,7 @@ def test_a_reader_that_loses_whole_numbers_is_caught() -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-def test_a_number_that_is_none_does_not_reach_the_wire(number: float) -> None:
+def test_number_that_is_none_does_not_reach_the_wire(number: float) -> None:
     """JSON has no word for it; writing one would make a journal nobody reads."""
     with pytest.raises(ValueError, match="not JSON compliant"):
         dump_json(ToolResultMessage("c", "t", (), number).to_wire())
@@ -354,13 +354,13 @@ def test_a_number_that_is_none_does_not_reach_the_wire(number: float) -> None:
         },
     ],
 )
-def test_an_unknown_role_or_block_is_refused(wire: dict[str, Any]) -> None:
+def test_unknown_role_or_block_is_refused(wire: dict[str, Any]) -> None:
     """A reply holds text and calls; a user's words hold no calls."""
     with pytest.raises(ValueError, match=r"has the (role|type)"):
         decode_message(wire)
 
 
-def test_a_missing_member_is_refused() -> None:
+def test_missing_member_is_refused() -> None:
     """Half a message is not one."""
     for member in RESULTS[0]:
         wire = {name: value for name, value in RESULTS[0].items() if name != member}
@@ -368,7 +368,7 @@ def test_a_missing_member_is_refused() -> None:
             decode_message(wire)
 
 
-def test_a_users_message_names_its_origin_and_is_a_persons_where_it_does_not() -> None:
+def test_users_message_names_its_origin_and_is_a_persons_where_it_does_not() -> None:
     """Children's results and notices come in the user role; messages of the specification do not say."""
     assert UserMessage((TextContent("a"), TextContent("b")), 1, "child").to_wire()["origin"] == "child"
     message = decode_message({"role": "user", "content": [{"type": "text", "text": "a"}], "timestamp": 1})
@@ -376,7 +376,7 @@ def test_a_users_message_names_its_origin_and_is_a_persons_where_it_does_not() -
 
 
 @pytest.mark.covers("I29")
-def test_a_result_without_content_gets_a_block_however_it_is_made() -> None:
+def test_result_without_content_gets_a_block_however_it_is_made() -> None:
     """Made, replaced, or read."""
     made = ToolResultMessage("c", "look", ())
     assert [block.to_json() for block in made.content] == ['{"type":"text","text":"(no content)"}']

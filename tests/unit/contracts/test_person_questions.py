@@ -83,7 +83,7 @@ def _anything(name: str, items: Sequence[QuestionItem], answers: Sequence[Questi
 
 
 @pytest.mark.parametrize("bug", [_any_label, _first_label, _anything])
-def test_a_check_that_takes_too_much_is_found(bug: Check) -> None:
+def test_check_that_takes_too_much_is_found(bug: Check) -> None:
     """The property fails where unknown or surplus labels are dropped, or everything is taken."""
 
     @settings(max_examples=500, database=None, derandomize=True, phases=[Phase.generate])
@@ -107,7 +107,7 @@ def test_a_check_that_takes_too_much_is_found(bug: Check) -> None:
         ({"question": "Q", "colour": "red"}, "Extra inputs"),
     ],
 )
-def test_a_question_that_nobody_could_answer_is_refused(item: dict[str, Any], why: str) -> None:
+def test_question_that_nobody_could_answer_is_refused(item: dict[str, Any], why: str) -> None:
     """The model hears what is wrong before a person is asked."""
     with pytest.raises(Invalid, match=why):
         QuestionsAsked.model_validate({"questions": [item]})
@@ -120,7 +120,7 @@ def test_one_to_three_questions_are_asked_at_once() -> None:
             QuestionsAsked.model_validate({"questions": [{"question": "Q"}] * count})
 
 
-def test_a_program_answers_in_short_forms() -> None:
+def test_program_answers_in_short_forms() -> None:
     """A label, a text, several labels, or the answer itself; anything else is refused."""
     item = QuestionItem(question="Q", options=(QuestionOption(label="red"), QuestionOption(label="blue")))
     assert answer_from(item, "red") == QuestionAnswer(("red",))

@@ -9,7 +9,7 @@ import pytest
 from sessiontree.contracts.values.python_source import parse_python
 
 
-def test_a_disturbed_parse_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disturbed_parse_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """As CPython raises it where another thread has parsed in between."""
     disturbed, parse = [True, True, False], ast.parse
 

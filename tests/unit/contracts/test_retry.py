@@ -79,7 +79,7 @@ def test_what_changes_things_declares_no_retry(tier: PermissionTier) -> None:
     check_tool(careful)
 
 
-def test_a_number_is_no_retry() -> None:
+def test_number_is_no_retry() -> None:
     """The fix is in the message."""
     careful = Careful()
     careful.retry = 3  # type: ignore[misc, assignment]

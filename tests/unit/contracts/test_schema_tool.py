@@ -28,7 +28,7 @@ def halve(params: dict[str, Any]) -> float:
 
 
 @pytest.mark.covers("A43")
-async def test_a_function_and_a_schema_become_a_tool(tmp_path: Path) -> None:
+async def test_function_and_a_schema_become_a_tool(tmp_path: Path) -> None:
     """Name and description are the function's; it gets a dict and runs in a thread where it is plain."""
     assert isinstance(halve, SchemaTool)
     assert (halve.name, halve.description, halve.aliases) == ("halve", "Halve a number.", ("half",))
@@ -38,7 +38,7 @@ async def test_a_function_and_a_schema_become_a_tool(tmp_path: Path) -> None:
     assert halve.function({"n": 4}) == 2
 
 
-async def test_the_context_and_a_result_are_taken_as_they_are(tmp_path: Path) -> None:
+async def test_context_and_a_result_are_taken_as_they_are(tmp_path: Path) -> None:
     """As those of any tool of a function; a wrapper around an async one is awaited."""
 
     @schema_tool(SCHEMA, name="who", description="Tell.")

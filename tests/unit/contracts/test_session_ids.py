@@ -82,7 +82,7 @@ def test_ids_that_could_be_met_twice_are_found(name: str) -> None:
 
 
 @given(NONCES, SESSIONS, KEYS)
-def test_an_id_is_an_hmac(nonce: str, session: str, key: str) -> None:
+def test_id_is_an_hmac(nonce: str, session: str, key: str) -> None:
     """As written down: HMAC-SHA-256 of nonce and session, of that and purpose and key, its first 128 bits."""
     own = hmac.digest(bytes.fromhex(nonce), session.encode(), "sha256")
     for purpose, found in zip(("request", "call", "client"), all_ids(made(nonce, session), key), strict=True):

@@ -56,7 +56,7 @@ TYPOS: list[tuple[type[StrictSettings], str, str]] = [
 @pytest.mark.parametrize(
     ("settings", "typo", "meant"), TYPOS, ids=[f"{each[0].__name__}-{each[1]}" for each in TYPOS]
 )
-def test_a_misspelt_setting_names_the_nearest(settings: type[StrictSettings], typo: str, meant: str) -> None:
+def test_misspelt_setting_names_the_nearest(settings: type[StrictSettings], typo: str, meant: str) -> None:
     """Every public configuration says what was probably meant, and leads to no page of pydantic's."""
     with pytest.raises(ConfigError) as caught:
         settings(**{typo: 1})
@@ -81,7 +81,7 @@ NESTED: list[tuple[Callable[..., object], Mapping[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("settings", "given", "words"), NESTED, ids=["agent", "policy", "memory"])
-def test_an_inner_setting_is_named_by_its_place(
+def test_inner_setting_is_named_by_its_place(
     settings: Callable[..., object], given: Mapping[str, Any], words: str
 ) -> None:
     """Where settings stand in settings, the error says where."""
@@ -111,7 +111,7 @@ def test_no_secret_is_shown() -> None:
         assert caught.value.__cause__ is None and caught.value.__suppress_context__
 
 
-def test_a_file_with_a_typo_says_the_same() -> None:
+def test_file_with_a_typo_says_the_same() -> None:
     """Who reads settings from a file gets the place and the nearest name, too."""
     with pytest.raises(ConfigError, match=r"tools\.alow: no setting is called that; did you mean 'allow'\?"):
         parse_policy('{"tools": {"alow": []}}', form="json", place="'p.json'")
@@ -139,7 +139,7 @@ def test_settings_travel_and_are_kept() -> None:
         ("read", (), None),
     ],
 )
-def test_the_nearest_name(name: str, known: tuple[str, ...], near: str | None) -> None:
+def test_nearest_name(name: str, known: tuple[str, ...], near: str | None) -> None:
     """Alike in any case and with space around it; nothing is made up."""
     assert find_nearest_name(name, known) == near
 

@@ -49,7 +49,7 @@ async def test_cancelled_work_ends_before_the_cancellation_goes_on(tmp_path: Pat
 
 
 @pytest.mark.parametrize("when", ["before", "just after", "after 2 s"])
-async def test_a_cancelled_caller_holds_nothing(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_caller_holds_nothing(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the thread acquires after all is released, whenever that is."""
     monkeypatch.setattr(thread_calls, "CLEANUP_LIMIT_S", 0.01 if when == "after 2 s" else 60.0)
     held, released = list[int](), asyncio.Event()

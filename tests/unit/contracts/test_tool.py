@@ -58,7 +58,7 @@ def test_good_tools_pass() -> None:
     check_tool(Raw())
 
 
-def test_a_class_whose_members_changed_is_checked_again() -> None:
+def test_class_whose_members_changed_is_checked_again() -> None:
     """Trees have tools of the same classes: a check that passed counts while nothing is another object."""
     tool = changed()
     check_tool(tool)
@@ -73,7 +73,7 @@ def test_a_class_whose_members_changed_is_checked_again() -> None:
         check_tool(tool)
 
 
-def test_a_member_that_is_computed_is_checked_each_time() -> None:
+def test_member_that_is_computed_is_checked_each_time() -> None:
     """Such a class can't be known by its members."""
     answers = ["Does good.", "Does good.", ""]
     tool = changed(description=property(lambda tool: answers.pop(0)))
@@ -158,7 +158,7 @@ def test_execute_that_blocks_is_refused() -> None:
 @pytest.mark.parametrize(
     "tool", [changed(command_in="command"), type("R", (Raw,), {"command_in": "command"})()]
 )
-def test_a_command_in_a_parameter_that_is_not_there_is_refused(tool: Tool[Any]) -> None:
+def test_command_in_a_parameter_that_is_not_there_is_refused(tool: Tool[Any]) -> None:
     """Nobody would judge what it runs."""
     with pytest.raises(ConfigError, match="command_in is 'command', which is not one of its parameters"):
         check_tool(tool)
@@ -202,7 +202,7 @@ def test_worker_tool_that_needs_what_workers_lack_is_refused(capability: str) ->
         ("channel", "SYSTEM"),
     ],
 )
-def test_a_tier_below_that_of_its_capabilities_is_refused(capability: str, least: str, member: str) -> None:
+def test_tier_below_that_of_its_capabilities_is_refused(capability: str, least: str, member: str) -> None:
     """It would do their work without an intent, or without the question that tier needs; others pass."""
     needed = PermissionTier[least]
     for tier in PermissionTier:
@@ -234,7 +234,7 @@ def test_capabilities_that_are_none_are_refused_with_the_fix(member: str, given:
         check_tool(changed(**{member: given}))
 
 
-def test_a_worker_tool_has_no_optional_writer_either() -> None:
+def test_worker_tool_has_no_optional_writer_either() -> None:
     """What a Worker lacks it can't use if it is there."""
     settings = {"kinds": ALL_KINDS, "tier": PermissionTier.READ_ONLY}
     with pytest.raises(ConfigError, match="and needs writer; a Worker only observes"):

@@ -35,7 +35,7 @@ def bare(word: str) -> str:
 
 
 @pytest.mark.covers("S1")
-def test_a_tool_says_where_it_belongs() -> None:
+def test_tool_says_where_it_belongs() -> None:
     """Its row has label, section and profiles; without them the name, ``user`` and none."""
     rows = map(build_row, (define, count, bare))
     found = [(row.name, row.label, row.section, sorted(row.profiles)) for row in rows]

@@ -189,7 +189,7 @@ def line_and_mark(text: str, limit: int) -> str:
 
 @pytest.mark.covers("REL-P36")
 @pytest.mark.slow
-def test_a_line_keeps_its_promises() -> None:
+def test_line_keeps_its_promises() -> None:
     """REL-P36, for what is shown in one line."""
     line_keeps_its_promises(cut_line)
 

@@ -245,7 +245,7 @@ def test_missing_argument_is_named() -> None:
         decode_arguments(get_method(SupervisorApi.pending), {}, "person")
 
 
-def test_a_peer_says_where_a_person_answered_but_is_never_the_program() -> None:
+def test_peer_says_where_a_person_answered_but_is_never_the_program() -> None:
     """Nothing said means the socket; the program's own surface, and any other word, is refused."""
     for method in (SupervisorApi.decide, SupervisorApi.answer_question):
         rpc_method = get_method(method)

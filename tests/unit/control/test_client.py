@@ -85,7 +85,7 @@ async def test_what_protects_an_engine_is_told(tree: SessionTree, tmp_path: Path
     await server.close()
 
 
-async def test_a_request_is_answered_once_and_names_who_did(tree: SessionTree, client: ControlClient) -> None:
+async def test_request_is_answered_once_and_names_who_did(tree: SessionTree, client: ControlClient) -> None:
     """The first answer decides; any other learns how; the journal says which process it was."""
     sending = asyncio.create_task(
         client.supervisor.send(tree.tree_id, "main", "sweep hall", "follow_up", "m1")
@@ -112,7 +112,7 @@ async def test_a_request_is_answered_once_and_names_who_did(tree: SessionTree, c
     assert await client.supervisor.shown(tree.tree_id, request.request_id) is None
 
 
-async def test_a_no_reaches_the_model_with_its_reason(tree: SessionTree, client: ControlClient) -> None:
+async def test_no_reaches_the_model_with_its_reason(tree: SessionTree, client: ControlClient) -> None:
     """A denial through the control socket is a person's denial."""
     sending = asyncio.create_task(
         client.supervisor.send(tree.tree_id, "main", "sweep hall", "follow_up", "m1")
@@ -126,7 +126,7 @@ async def test_a_no_reaches_the_model_with_its_reason(tree: SessionTree, client:
     assert "person (uid" in reply.text
 
 
-async def test_a_stop_gives_the_receipt_to_both(tree: SessionTree, client: ControlClient) -> None:
+async def test_stop_gives_the_receipt_to_both(tree: SessionTree, client: ControlClient) -> None:
     """Whoever stops a tree gets how every session ended; the creating program sees the same end."""
     await client.supervisor.send(tree.tree_id, "main", "delegate sweep attic", "follow_up", "m1")
     await first_request(client, tree.tree_id)
@@ -214,7 +214,7 @@ async def test_where_no_runtime_is_at_work_that_is_said(tmp_path: Path) -> None:
     assert caught.value.path == str(tmp_path)
 
 
-async def test_a_runtime_that_does_not_answer_is_said_so(tmp_path: Path) -> None:
+async def test_runtime_that_does_not_answer_is_said_so(tmp_path: Path) -> None:
     """One that is stopped by a signal is neither absent nor waited for without end."""
     listener = open_control_socket(tmp_path)
     try:
@@ -224,7 +224,7 @@ async def test_a_runtime_that_does_not_answer_is_said_so(tmp_path: Path) -> None
         listener.close()
 
 
-async def test_a_runtime_that_ends_tells_whoever_waits(tmp_path: Path, state_dir: Path) -> None:
+async def test_runtime_that_ends_tells_whoever_waits(tmp_path: Path, state_dir: Path) -> None:
     """Questions under way end typed; later ones say that nobody is there; a new client finds nobody."""
     tree = await errands(tmp_path, state_dir).start()
     async with await ControlClient.connect(state_dir) as client:
@@ -248,7 +248,7 @@ async def test_a_runtime_that_ends_tells_whoever_waits(tmp_path: Path, state_dir
     assert await ControlClient.find(state_dir) is None
 
 
-async def test_a_client_that_is_closed_says_so(tree: SessionTree) -> None:
+async def test_client_that_is_closed_says_so(tree: SessionTree) -> None:
     """Whoever waits is informed, and so is whoever asks later; the runtime goes on."""
     client = await ControlClient.connect(tree.state_dir)
     waiting = asyncio.create_task(client.supervisor.result(tree.tree_id, "main"))

@@ -27,7 +27,7 @@ class Question(BaseModel):
 
 
 @pytest.mark.covers("I32")
-async def test_a_call_is_answered_from_another_process(tmp_path: Path) -> None:
+async def test_call_is_answered_from_another_process(tmp_path: Path) -> None:
     """The socket lists what the program sees; an answer that does not fit, or is late, gets an error."""
     tool = ClientTool("ask", "Ask.", Question, tier=PermissionTier.WORKSPACE, result_type=dict[str, int])
     tree = SessionTree(
@@ -76,7 +76,7 @@ def test_answers_cross_whole() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "  ", 3])
-def test_a_failure_says_why(word: object) -> None:
+def test_failure_says_why(word: object) -> None:
     """A failure without words helps no model."""
     with pytest.raises(ValidationError, match="say why"):
         answer_failure("c1", word)

@@ -50,7 +50,7 @@ def _as_root(error: BaseException) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("bug", [_as_text, _as_root])
-def test_an_error_that_loses_something_is_found(bug: Callable[[BaseException], dict[str, Any]]) -> None:
+def test_error_that_loses_something_is_found(bug: Callable[[BaseException], dict[str, Any]]) -> None:
     """The property fails where fields or the type are lost."""
     with pytest.raises(AssertionError):
         crosses_whole(bug, AnswerTooLate("approval", "r1", "approved"))
@@ -88,7 +88,7 @@ def test_any_words_make_a_typed_error_and_nothing_else(wire: Any) -> None:
     assert isinstance(str(error), str)
 
 
-def test_a_tier_is_a_tier_again() -> None:
+def test_tier_is_a_tier_again() -> None:
     """A field that is no plain value is made again."""
     denied = PermissionDenied(PermissionTier.ELEVATED, "no")
     arrived = decode_error(json.loads(dump_json(encode_error(denied))))

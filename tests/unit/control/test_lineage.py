@@ -71,7 +71,7 @@ def test_what_an_engine_started_is_refused(lineage: tuple[Lineage, int, int]) ->
     assert "can't be distinguished from one that the engine" in (judge.explain_refusal(orphan) or "")
 
 
-def test_a_persons_programs_are_heard(lineage: tuple[Lineage, int, int]) -> None:
+def test_persons_programs_are_heard(lineage: tuple[Lineage, int, int]) -> None:
     """The creating program, and what was started since by something older than the engine."""
     judge, _, _ = lineage
     assert judge.explain_refusal(os.getpid()) is None
@@ -79,7 +79,7 @@ def test_a_persons_programs_are_heard(lineage: tuple[Lineage, int, int]) -> None
         assert judge.explain_refusal(started.pid) is None
 
 
-def test_the_creating_program_may_be_the_engines_own(lineage: tuple[Lineage, int, int]) -> None:
+def test_creating_program_may_be_the_engines_own(lineage: tuple[Lineage, int, int]) -> None:
     """By its id and its start: another process of the same id is not it."""
     judge, child, _ = lineage
     assert replace(judge, program=known(child)).explain_refusal(child) is None

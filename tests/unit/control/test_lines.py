@@ -81,7 +81,7 @@ class _DropsEmptyLines(Lines):
 @pytest.mark.parametrize(
     "bug", [_LosesTheRest, _SearchesFromBehind, _KeepsEverything, _CountsTheEnd, _DropsEmptyLines]
 )
-def test_a_framing_that_depends_on_the_cutting_is_found(bug: Make) -> None:
+def test_framing_that_depends_on_the_cutting_is_found(bug: Make) -> None:
     """The property fails where bytes between chunks are lost, or a bound is off by one or not kept."""
 
     @settings(max_examples=300, database=None, derandomize=True, phases=[Phase.generate])

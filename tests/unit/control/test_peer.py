@@ -73,7 +73,7 @@ def test_who_is_an_owner(
         assert reason in (refused or "")
 
 
-def test_a_peer_is_as_the_system_says() -> None:
+def test_peer_is_as_the_system_says() -> None:
     """Process and user come from the kernel, not from what a peer says."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -81,7 +81,7 @@ def test_a_peer_is_as_the_system_says() -> None:
     assert str(Peer(7, 0)) == "person (uid 0, pid 7)"
 
 
-def test_the_confinement_of_nobody_is_not_known() -> None:
+def test_confinement_of_nobody_is_not_known() -> None:
     """Processes that can't be seen have none."""
     assert read_confinement() == read_confinement(os.getpid())
     assert read_confinement() is not None
@@ -103,7 +103,7 @@ async def connect_control_socket(state_dir: Path, how: str) -> list[dict[str, An
     return [json.loads(line) for line in out.splitlines()]
 
 
-async def test_a_process_of_its_user_is_heard(tree: SessionTree) -> None:
+async def test_process_of_its_user_is_heard(tree: SessionTree) -> None:
     """It is greeted and answered."""
     greeting, answer = await connect_control_socket(tree.state_dir, "free")
     assert (greeting["protocol"], greeting["pid"]) == (PROTOCOL, os.getpid())
@@ -111,7 +111,7 @@ async def test_a_process_of_its_user_is_heard(tree: SessionTree) -> None:
 
 
 @pytest.mark.covers("A13", "REL-L13", "DOR2")
-async def test_a_confined_process_is_no_owner(tree: SessionTree) -> None:
+async def test_confined_process_is_no_owner(tree: SessionTree) -> None:
     """What a Worker's host can reach, it cannot use: it would answer its own requests."""
     (refusal,) = await connect_control_socket(tree.state_dir, "confined")
     assert refusal["error"]["type"] == "PermissionDenied"

@@ -53,7 +53,7 @@ def state_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mask", [0, 0o777])
-def test_the_file_is_its_owner_s_whatever_the_mask_says(state_dir: Path, mask: int) -> None:
+def test_file_is_its_owner_s_whatever_the_mask_says(state_dir: Path, mask: int) -> None:
     """Nobody else may ever open it: its mode comes from the socket, not from a later change."""
     with umask(mask):
         listener = open_control_socket(state_dir)
@@ -65,7 +65,7 @@ def test_the_file_is_its_owner_s_whatever_the_mask_says(state_dir: Path, mask: i
         listener.close()
 
 
-def test_the_mode_is_there_before_the_file_is(tmp_path: Path) -> None:
+def test_mode_is_there_before_the_file_is(tmp_path: Path) -> None:
     """The system makes the file with the unbound socket's mode: it never has another."""
     with umask(0), socket.socket(socket.AF_UNIX) as plain, socket.socket(socket.AF_UNIX) as ours:
         plain.bind(str(tmp_path / "plain"))
@@ -75,7 +75,7 @@ def test_the_mode_is_there_before_the_file_is(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "ours").lstat().st_mode) == 0o600
 
 
-def test_a_door_is_found_and_goes_with_its_owner(state_dir: Path) -> None:
+def test_door_is_found_and_goes_with_its_owner(state_dir: Path) -> None:
     """Nobody is found before and after; nothing is left."""
     assert not answers(state_dir)
     listener = open_control_socket(state_dir)
@@ -85,7 +85,7 @@ def test_a_door_is_found_and_goes_with_its_owner(state_dir: Path) -> None:
     assert names_in(state_dir) == []
 
 
-def test_a_dead_process_s_door_is_replaced(state_dir: Path) -> None:
+def test_dead_process_s_door_is_replaced(state_dir: Path) -> None:
     """A file nobody listens behind is replaced by the next runtime, a half-made one too."""
     dead = open_control_socket(state_dir)
     dead.listener.close()
@@ -111,7 +111,7 @@ def test_where_there_is_no_door_nobody_is_found(tmp_path: Path, what: str) -> No
     assert asyncio.run(connect_control_socket(place)) is None
 
 
-def test_a_place_that_takes_no_door_is_said_so(tmp_path: Path) -> None:
+def test_place_that_takes_no_door_is_said_so(tmp_path: Path) -> None:
     """A typed error names the place."""
     with pytest.raises(JournalUnwritable, match="control"):
         open_control_socket(tmp_path / "missing")
@@ -120,7 +120,7 @@ def test_a_place_that_takes_no_door_is_said_so(tmp_path: Path) -> None:
         open_control_socket(tmp_path)
 
 
-def test_a_loop_of_links_is_a_typed_error(tmp_path: Path) -> None:
+def test_loop_of_links_is_a_typed_error(tmp_path: Path) -> None:
     """What the system refuses for another reason is reported, with whose control socket it may be."""
     (tmp_path / SOCKET_NAME).symlink_to(tmp_path / SOCKET_NAME)
     with pytest.raises(JournalError, match="only the user who runs it, or root"):

@@ -48,7 +48,7 @@ def test_any_line_is_understood_or_refused(line: bytes) -> None:
 
 
 @given(st.integers(0, 2**53), texts, json_objects)
-def test_a_request_is_what_was_said(number: int, ask: str, given_: dict[str, Any]) -> None:
+def test_request_is_what_was_said(number: int, ask: str, given_: dict[str, Any]) -> None:
     """Id, question and arguments come through, whatever they hold."""
     line = encode_line({"id": number, "ask": ask, "given": given_})
     assert line.endswith(b"\n")
@@ -56,7 +56,7 @@ def test_a_request_is_what_was_said(number: int, ask: str, given_: dict[str, Any
     assert parse_line(encode_line({"withdraw": number})[:-1]) == Withdrawal(number)
 
 
-def test_a_long_answer_travels_in_parts_that_fit() -> None:
+def test_long_answer_travels_in_parts_that_fit() -> None:
     """No line of an answer is much longer than a part; together the parts are the answer."""
     items = [f"{number}:" + "x" * 1000 for number in range(2000)]
     lines = list(encode_answer(7, SocketAnswer(value={"all": True}, items=items)))
@@ -67,13 +67,13 @@ def test_a_long_answer_travels_in_parts_that_fit() -> None:
     assert wires[-1] == {"id": 7, "value": {"all": True}}
 
 
-def test_an_answer_that_fits_no_line_is_refused() -> None:
+def test_answer_that_fits_no_line_is_refused() -> None:
     """One item beyond a line's bound is an error, not a line nobody can take."""
     with pytest.raises(SessionTreeError, match="read the journal"):
         list(encode_answer(1, SocketAnswer(items=["x" * (MAX_LINE_BYTES + 1)])))
 
 
-def test_an_error_without_a_question_is_the_last_word() -> None:
+def test_error_without_a_question_is_the_last_word() -> None:
     """It travels without an id."""
     assert json.loads(encode_error_line(None, ConfigError("no"))) == {
         "id": None,

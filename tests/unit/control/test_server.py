@@ -107,7 +107,7 @@ async def test_garbage_is_told_and_hung_up_on(tree: SessionTree, words: bytes) -
     assert await tree.main.send("x") == "heard: x"
 
 
-async def test_a_line_without_end_is_given_up(tree: SessionTree) -> None:
+async def test_line_without_end_is_given_up(tree: SessionTree) -> None:
     """More than a line may have is not held, and not waited for."""
     async with line_to(tree.state_dir) as line:
         line.say(b'{"id":1,"ask":"' + b"x" * (MAX_LINE_BYTES + 1))
@@ -116,7 +116,7 @@ async def test_a_line_without_end_is_given_up(tree: SessionTree) -> None:
     assert await tree.main.send("x") == "heard: x"
 
 
-async def test_a_line_of_full_length_is_heard(tree: SessionTree) -> None:
+async def test_line_of_full_length_is_heard(tree: SessionTree) -> None:
     """The bound itself still fits."""
     async with line_to(tree.state_dir) as line:
         words = encode_line({"id": 1, "ask": "open_trees", "given": {}})[:-1]
@@ -124,7 +124,7 @@ async def test_a_line_of_full_length_is_heard(tree: SessionTree) -> None:
         assert await line.hear() == {"id": 1, "items": [tree.tree_id]}
 
 
-async def test_a_half_open_line_is_not_waited_for(impatient: Path) -> None:
+async def test_half_open_line_is_not_waited_for(impatient: Path) -> None:
     """A peer that begins a line and does not end it is hung up on; one that says nothing is not."""
     async with line_to(impatient) as quiet, line_to(impatient) as half:
         half.say(b'{"id":1,')
@@ -166,7 +166,7 @@ async def test_too_many_questions_at_once_are_refused_one_by_one(tree: SessionTr
         assert said == {"id": 1001, "items": [tree.tree_id]}
 
 
-async def test_an_id_that_is_under_way_is_no_new_question(tree: SessionTree) -> None:
+async def test_id_that_is_under_way_is_no_new_question(tree: SessionTree) -> None:
     """Two questions of one id can't be distinguished."""
     async with line_to(tree.state_dir) as line:
         line.say(
@@ -183,7 +183,7 @@ def hold_little(line: socket.socket) -> None:
 
 
 @pytest.mark.slow
-async def test_a_peer_that_does_not_listen_is_hung_up_on(tree: SessionTree, impatient: Path) -> None:
+async def test_peer_that_does_not_listen_is_hung_up_on(tree: SessionTree, impatient: Path) -> None:
     """What is written ahead for it is bounded; others are answered meanwhile, and the tree goes on."""
     for _ in range(4):
         await tree.main.send("long " + "x" * MAX_BUFFER_BYTES)
@@ -255,7 +255,7 @@ async def test_close_does_not_wait_for_who_does_not_listen(tmp_path: Path, state
     assert not (state_dir / "control").exists()
 
 
-async def test_a_door_closed_at_once_lets_nobody_in(tmp_path: Path, state_dir: Path) -> None:
+async def test_door_closed_at_once_lets_nobody_in(tmp_path: Path, state_dir: Path) -> None:
     """Opening and closing without anybody knocking leaves nothing; a half-way connection ends typed."""
     tree = await errands(tmp_path, state_dir).start()
     reaching = asyncio.create_task(ControlClient.find(state_dir))

@@ -146,7 +146,7 @@ def test_details_up_to_the_limit_are_kept() -> None:
     assert len(dump_json(message.details)) < MAX_DETAILS_WEIGHT + 100
 
 
-def test_a_giant_text_costs_no_more_than_its_head() -> None:
+def test_giant_text_costs_no_more_than_its_head() -> None:
     """200 MiB in one line: nothing of it is copied, and it takes no time."""
     text = "x" * (200 * 2**20)
     tracemalloc.start()

@@ -8,7 +8,7 @@ from random import Random
 from sessiontree.doors.histories import Histories, Speaker, Utterance, compute_history_digest
 
 
-def test_the_name_depends_on_what_was_said_alone() -> None:
+def test_name_depends_on_what_was_said_alone() -> None:
     """Divisions and white space do not count; speaker, text, agent and instructions do."""
     random = Random(1)
     for _ in range(200):

@@ -18,7 +18,7 @@ from sessiontree.doors.exchanges import DoorExchange, DoorExchanges
 from sessiontree.doors.principals import DoorPrincipal, DoorRights
 
 
-async def test_a_tree_stays_open_while_its_turn_goes_on(
+async def test_tree_stays_open_while_its_turn_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn that nobody waits for is finished, and its tree is closed afterwards."""
@@ -85,7 +85,7 @@ def _act_while_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Awaitabl
     monkeypatch.setattr(Conversation, "is_at_work", look)
 
 
-async def test_a_conversation_that_is_entered_meanwhile_is_not_closed(
+async def test_conversation_that_is_entered_meanwhile_is_not_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever needs room for another one is refused; the request that entered it is answered."""
@@ -104,7 +104,7 @@ async def test_a_conversation_that_is_entered_meanwhile_is_not_closed(
     await held.close()
 
 
-async def test_a_conversation_that_is_resumed_meanwhile_is_not_closed(
+async def test_conversation_that_is_resumed_meanwhile_is_not_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was closed and opened again while somebody looked whether it can be closed."""
@@ -123,7 +123,7 @@ async def test_a_conversation_that_is_resumed_meanwhile_is_not_closed(
     await held.close()
 
 
-async def test_a_closed_conversation_is_forgotten(tmp_path: Path) -> None:
+async def test_closed_conversation_is_forgotten(tmp_path: Path) -> None:
     """What was known of it is in its journal, so a server that goes on for months does not grow."""
     held, principal = _hold_conversations(tmp_path)
 

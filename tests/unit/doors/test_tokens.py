@@ -19,7 +19,7 @@ RIGHTS = DoorRights(workspace="/srv/work", tier="Workspace", budget_usd=5.0)
 NOW_MS = 1_000_000
 
 
-def test_a_token_is_found_until_it_expires(tmp_path: Path) -> None:
+def test_token_is_found_until_it_expires(tmp_path: Path) -> None:
     """Its rights come with it; nobody comes in by its digest."""
     tokens = TokenFile(tmp_path)
     given = tokens.add("editor", RIGHTS, NOW_MS, NOW_MS + 10)
@@ -31,7 +31,7 @@ def test_a_token_is_found_until_it_expires(tmp_path: Path) -> None:
         tokens.find(given.replace(given[-43:], found.digest[:43]), NOW_MS)
 
 
-def test_the_file_is_its_owners_and_has_no_secret(tmp_path: Path) -> None:
+def test_file_is_its_owners_and_has_no_secret(tmp_path: Path) -> None:
     """Neither the token nor a part of its secret."""
     given = TokenFile(tmp_path).add("editor", RIGHTS, NOW_MS, None)
     (path,) = (tmp_path / "doors").glob("*.json")
@@ -42,7 +42,7 @@ def test_the_file_is_its_owners_and_has_no_secret(tmp_path: Path) -> None:
     assert json.loads(text)[0]["name"] == "editor"
 
 
-def test_a_revocation_holds_at_once_for_everybody(tmp_path: Path) -> None:
+def test_revocation_holds_at_once_for_everybody(tmp_path: Path) -> None:
     """Also for a server that has read the file before."""
     server, owner = TokenFile(tmp_path), TokenFile(tmp_path)
     given, other = (owner.add(name, RIGHTS, NOW_MS, None) for name in ("one", "two"))
@@ -65,7 +65,7 @@ def test_whatever_else_is_given_lets_nobody_in(given: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[", "{}", '[{"token_id": 1}]'])
-def test_a_spoiled_file_lets_nobody_in(tmp_path: Path, text: str) -> None:
+def test_spoiled_file_lets_nobody_in(tmp_path: Path, text: str) -> None:
     """It is named, and not written over."""
     tokens = TokenFile(tmp_path)
     given = tokens.add("editor", RIGHTS, NOW_MS, None)

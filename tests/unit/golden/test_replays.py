@@ -109,7 +109,7 @@ SHARE = 5
 """Of the values of other facts one in so many is altered: each takes a replay of the whole tree."""
 
 
-def test_an_altered_value_is_found_at_its_fact() -> None:
+def test_altered_value_is_found_at_its_fact() -> None:
     """In a fact of rules alone always; of the values in other facts, which hold what models said, of most."""
     config, records = stored(GOLDEN)
     found = total = 0
@@ -134,7 +134,7 @@ def test_an_altered_value_is_found_at_its_fact() -> None:
     assert found / total > 0.7, (found, total)
 
 
-def test_a_difference_names_session_number_field_and_values() -> None:
+def test_difference_names_session_number_field_and_values() -> None:
     """What a person needs to look for the cause."""
     config, records = stored(GOLDEN)
     at, record = next(
@@ -152,7 +152,7 @@ def test_a_difference_names_session_number_field_and_values() -> None:
     assert (difference.field, difference.expected, difference.found) == ("/turn", turn, turn + 1)
 
 
-def test_a_missing_and_a_strange_fact_are_found() -> None:
+def test_missing_and_a_strange_fact_are_found() -> None:
     """A fact that was taken out, or put in, changes what follows."""
     config, records = stored(GOLDEN)
     kinds = [record.to_json()["kind"] for record in records]

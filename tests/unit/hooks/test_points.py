@@ -68,7 +68,7 @@ def test_hosts_are_given_hooks_they_have_to_do_with(point: HookPoint) -> None:
     assert HookChain([hook]).sessions.looks is (point in TOLD_POINTS)
 
 
-def test_a_redactor_stands_wherever_words_are_kept() -> None:
+def test_redactor_stands_wherever_words_are_kept() -> None:
     """Results, messages both ways, and spawns; what is only looked at is clean by then."""
     stands = {point for point in POINTS if can_handle(Redact(), point)}
     assert stands == {

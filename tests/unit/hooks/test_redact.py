@@ -55,7 +55,7 @@ def test_each_shape_is_found_wherever_it_stands(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_shape_itself_finds_its_sample(name: str) -> None:
+def test_shape_itself_finds_its_sample(name: str) -> None:
     """No sample is found only because another shape holds it."""
     form, secret = SAMPLES[name]
     assert dict(SHAPES)[name].search(form.format(secret)) is not None
@@ -107,7 +107,7 @@ def _without_mark(redact: Redact, text: str) -> str:
 
 @pytest.mark.covers("REL-P48")
 @pytest.mark.parametrize("planted", [_only_first, _without_mark])
-def test_a_planted_bug_is_found(planted: Clean) -> None:
+def test_planted_bug_is_found(planted: Clean) -> None:
     """The first hit alone; or secrets cut out so that what is left closes up to another."""
     with pytest.raises(AssertionError):
         no_secret_is_left(planted, "abcdef abcabcdefdef", ["abcdef"])
@@ -164,7 +164,7 @@ def test_members_named_after_secrets_lose_their_value() -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "short", "redacted", "with‹mark", 7])
-def test_a_secret_that_cannot_be_taken_out_is_refused(secret: Any) -> None:
+def test_secret_that_cannot_be_taken_out_is_refused(secret: Any) -> None:
     """And the refusal does not quote it."""
     with pytest.raises(ConfigError) as refused:
         Redact(["something else", secret])
@@ -172,7 +172,7 @@ def test_a_secret_that_cannot_be_taken_out_is_refused(secret: Any) -> None:
     assert "with‹mark" not in str(refused.value)
 
 
-def test_a_redactor_travels_and_shows_nothing() -> None:
+def test_redactor_travels_and_shows_nothing() -> None:
     """Its repr is silent; its copy knows the same."""
     redact = Redact(["hush-hush"])
     assert "hush" not in repr(redact)

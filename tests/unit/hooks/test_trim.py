@@ -42,7 +42,7 @@ def test_texts_and_details_are_cut_and_images_stay(text: str, most: int) -> None
     assert trim.tool_result_persist(trimmed) == trimmed
 
 
-def test_an_envelope_stays_one() -> None:
+def test_envelope_stays_one() -> None:
     """Of an error the words are cut, not the JSON around them; what is no JSON is cut as it is."""
     message = make_error_message("1", "t", ExecutionError("x" * 5_000), 0)
     trimmed = TrimResults(300).tool_result_persist(kept(message.text, is_error=True))
@@ -55,7 +55,7 @@ def test_an_envelope_stays_one() -> None:
     assert len(odd.text) == 300
 
 
-def test_a_length_without_room_for_the_notice_is_refused() -> None:
+def test_length_without_room_for_the_notice_is_refused() -> None:
     """At construction, not at the first long result."""
     with pytest.raises(ConfigError, match="200"):
         TrimResults(199)

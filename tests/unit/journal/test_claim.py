@@ -57,7 +57,7 @@ def test_programs_take_one_each_and_leave_it_free(tmp_path: Path) -> None:
     assert oct(theirs.stat().st_mode & 0o777) == "0o700"
 
 
-def test_a_journal_that_is_written_is_not_taken(tmp_path: Path) -> None:
+def test_journal_that_is_written_is_not_taken(tmp_path: Path) -> None:
     """Whoever writes it without a claim keeps it."""
     journal = Journal.open(tmp_path)
     claim = JournalClaim.take(tmp_path)
@@ -65,7 +65,7 @@ def test_a_journal_that_is_written_is_not_taken(tmp_path: Path) -> None:
     journal.release()
 
 
-def test_a_named_journal_is_taken_or_refused(tmp_path: Path) -> None:
+def test_named_journal_is_taken_or_refused(tmp_path: Path) -> None:
     """Its directory stands for it; who has it is named by process id, and what to do."""
     wanted = tmp_path / "journals" / "5"
     claim = JournalClaim.take(wanted)
@@ -79,7 +79,7 @@ def test_a_named_journal_is_taken_or_refused(tmp_path: Path) -> None:
             JournalClaim.take(wanted)
 
 
-def test_a_place_that_can_t_be_used_is_named(tmp_path: Path) -> None:
+def test_place_that_can_t_be_used_is_named(tmp_path: Path) -> None:
     """A file in the way is an error with its path."""
     (tmp_path / "file").write_text("kept")
     (tmp_path / "nowhere").symlink_to(tmp_path / "gone" / "gone")
@@ -90,7 +90,7 @@ def test_a_place_that_can_t_be_used_is_named(tmp_path: Path) -> None:
             JournalClaim.take(tmp_path / name)
 
 
-def test_a_state_directory_is_known_by_its_journals(tmp_path: Path) -> None:
+def test_state_directory_is_known_by_its_journals(tmp_path: Path) -> None:
     """Only the numbers beneath ``journals`` are journals."""
     assert state_dir_of_journal(tmp_path / "journals" / "2") == tmp_path
     for other in (tmp_path, tmp_path / "journals", tmp_path / "journals" / "x", tmp_path / "2"):

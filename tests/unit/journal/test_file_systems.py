@@ -29,13 +29,13 @@ host:/x /mnt/ssh fuse.sshfs rw 0 0
         ("/tmp/run", "tmpfs"),
     ],
 )
-def test_the_nearest_mount_counts(path: str, kind: str) -> None:
+def test_nearest_mount_counts(path: str, kind: str) -> None:
     """A directory is on the file system that is mounted nearest above it."""
     assert detect_file_system(Path(path), MOUNTS) == kind
     assert bool(find_network_fault(Path(path), MOUNTS)) == (kind in NETWORK)
 
 
-def test_the_reason_and_the_way_out_are_said() -> None:
+def test_reason_and_the_way_out_are_said() -> None:
     """Which file system, why not there, and what to give instead."""
     said = find_network_fault(Path("/srv/me/state"), MOUNTS)
     assert "(nfs4)" in said

@@ -103,7 +103,7 @@ async def test_imports_during_the_close_are_durable_or_refused(
         assert all(journal.read(tree_id) == records for tree_id in kept)
 
 
-async def test_an_id_is_taken_from_the_start_of_its_import(
+async def test_id_is_taken_from_the_start_of_its_import(
     opened: OpenJournal, records: list[JournalRecord], fact: MakeFact, tmp_path: Path
 ) -> None:
     """A second import and a new tree of that id are refused, and the journal takes facts as before."""

@@ -60,7 +60,7 @@ async def test_facts_beyond_four_megabytes_span_segments(
         assert rows[0][1] < 5 * 1024 * 1024
 
 
-async def test_a_thousand_trees_created_at_once_are_all_there(
+async def test_thousand_trees_created_at_once_are_all_there(
     opened: OpenJournal, fact: MakeFact, tmp_path: Path
 ) -> None:
     """A group larger than one statement may hold is still one commit."""
@@ -130,7 +130,7 @@ async def test_tree_ids_are_taken_once_and_must_be_names(opened: OpenJournal, tm
             journal.create_tree("tree", {})
 
 
-async def test_a_tree_that_is_not_there_is_named(opened: OpenJournal, fact: MakeFact, tmp_path: Path) -> None:
+async def test_tree_that_is_not_there_is_named(opened: OpenJournal, fact: MakeFact, tmp_path: Path) -> None:
     """Every way to ask for an unknown tree ends in TreeNotFound."""
     async with opened(tmp_path) as journal:
         for ask in (

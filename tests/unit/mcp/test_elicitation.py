@@ -45,7 +45,7 @@ def chosen(*labels: str) -> QuestionAnswer:
     return QuestionAnswer(labels)
 
 
-def test_a_form_of_five_members_takes_two_rounds_of_questions() -> None:
+def test_form_of_five_members_takes_two_rounds_of_questions() -> None:
     """Values have the types that the schema wants; an optional member may be left out."""
     asked = begun(
         form(
@@ -76,7 +76,7 @@ def test_a_form_of_five_members_takes_two_rounds_of_questions() -> None:
         ({"type": "integer"}, {}),
     ],
 )
-def test_a_member_that_is_left_out_has_its_default(schema: dict[str, Any], sent: dict[str, Any]) -> None:
+def test_member_that_is_left_out_has_its_default(schema: dict[str, Any], sent: dict[str, Any]) -> None:
     """The question shows it; one that does not fit its own schema is not sent."""
     asked = begun(form(name={"type": "string"}, value=schema))
     assert ("if left out" in asked.questions()[1].question) is bool(sent)
@@ -84,7 +84,7 @@ def test_a_member_that_is_left_out_has_its_default(schema: dict[str, Any], sent:
     assert asked.responses() == {"0": {"action": "accept", "content": {"name": "Ada", **sent}}}
 
 
-def test_an_answer_that_does_not_fit_is_asked_again_with_the_reason() -> None:
+def test_answer_that_does_not_fit_is_asked_again_with_the_reason() -> None:
     """Nothing is sent to the server before it fits."""
     asked = answered(begun(form(age={"type": "integer", "minimum": 18})), text("twelve"))
     assert not asked.is_complete
@@ -95,7 +95,7 @@ def test_an_answer_that_does_not_fit_is_asked_again_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize(("label", "action"), [("Decline", "decline"), ("Cancel the request", "cancel")])
-def test_a_person_may_decline_or_cancel_each_request(label: str, action: str) -> None:
+def test_person_may_decline_or_cancel_each_request(label: str, action: str) -> None:
     """Other requests of the round go on."""
     asked = begun(form(name={"type": "string"}), form(city={"type": "string"}))
     asked = answered(asked, chosen(label), text("Rome"))
@@ -105,7 +105,7 @@ def test_a_person_may_decline_or_cancel_each_request(label: str, action: str) ->
     }
 
 
-def test_an_address_is_shown_with_its_host() -> None:
+def test_address_is_shown_with_its_host() -> None:
     """A person says that it is done; nothing opens it."""
     params = {"mode": "url", "message": "Log in.", "url": "https://example.com/login?x=1"}
     asked = begun({"method": "elicitation/create", "params": params})

@@ -67,7 +67,7 @@ async def log_in(url: str, tokens: Path) -> None:
     await opened[0]
 
 
-async def test_a_login_is_stored_privately_and_used_headless(tmp_path: Path) -> None:
+async def test_login_is_stored_privately_and_used_headless(tmp_path: Path) -> None:
     """Without one a connection fails typed, and registers nothing."""
     async with asyncio.timeout(90), guarded_server() as base:
         url, tokens = f"{base}/mcp", tmp_path / "tokens"

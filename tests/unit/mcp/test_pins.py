@@ -39,7 +39,7 @@ def pinned(*rows: dict[str, Any]) -> PinnedServer:
         {"annotations": {"destructiveHint": True}},
     ],
 )
-def test_a_changed_tool_is_seen(change: dict[str, Any]) -> None:
+def test_changed_tool_is_seen(change: dict[str, Any]) -> None:
     """Any difference of name, description, schemas or annotations counts."""
     now = pin_listed_tools([{**ROW, **change}])[0]
     assert find_changes(pinned(ROW), "here", now) == {"read": "changed"}
@@ -47,7 +47,7 @@ def test_a_changed_tool_is_seen(change: dict[str, Any]) -> None:
     assert find_changes(pinned(ROW), "there", pin_listed_tools([ROW])[0]) == {"": "changed"}
 
 
-def test_a_rename_with_the_same_content_is_a_change() -> None:
+def test_rename_with_the_same_content_is_a_change() -> None:
     """The old name is gone, and the new one is new."""
     now = pin_listed_tools([{**ROW, "name": "read2"}])[0]
     assert find_changes(pinned(ROW), "here", now) == {"read": "gone", "read2": "new"}

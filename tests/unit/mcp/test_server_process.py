@@ -58,7 +58,7 @@ async def test_garbage_is_passed_over_and_large_things_are_bounded() -> None:
 
 
 @pytest.mark.long
-async def test_a_long_result_is_cut() -> None:
+async def test_long_result_is_cut() -> None:
     """Text and images have their bounds, and a note says what was left out."""
     process = ServerProcess("huge")
     await start_server(hostile("huge"), process)
@@ -70,7 +70,7 @@ async def test_a_long_result_is_cut() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["endless", "flood"])
-async def test_an_endless_result_ends_the_connection_and_the_server(kind: str) -> None:
+async def test_endless_result_ends_the_connection_and_the_server(kind: str) -> None:
     """The call ends with a typed error; both processes are gone."""
     process = ServerProcess(kind)
     await start_server(hostile(kind), process)
@@ -94,7 +94,7 @@ async def test_ten_thousand_tools_are_refused() -> None:
     await process.close()
 
 
-async def test_a_result_after_the_time_out_reaches_nobody() -> None:
+async def test_result_after_the_time_out_reaches_nobody() -> None:
     """The next call of the same connection gets its own result."""
     process = ServerProcess("late")
     await start_server(hostile("late"), process)
@@ -105,7 +105,7 @@ async def test_a_result_after_the_time_out_reaches_nobody() -> None:
 
 
 @pytest.mark.parametrize("killed", ["connection", pytest.param("server", marks=pytest.mark.long)])
-async def test_a_kill_leaves_no_process_and_the_pool_starts_again(killed: str) -> None:
+async def test_kill_leaves_no_process_and_the_pool_starts_again(killed: str) -> None:
     """SIGKILL of either process ends the other one; the next call has new ones."""
     pool, reached = ServerPool(), hostile("garbage")
     process = ServerProcess("garbage")
@@ -126,7 +126,7 @@ async def test_a_kill_leaves_no_process_and_the_pool_starts_again(killed: str) -
     await gone(after)
 
 
-async def test_a_start_whose_caller_left_is_used_and_ended() -> None:
+async def test_start_whose_caller_left_is_used_and_ended() -> None:
     """The next call uses the process that an abandoned call has started; closing the pool ends it."""
     pool, reached = ServerPool(), hostile("garbage")
     process = ServerProcess("garbage")
@@ -149,7 +149,7 @@ async def test_a_start_whose_caller_left_is_used_and_ended() -> None:
     await gone(started)
 
 
-async def test_a_kill_of_both_processes_leaves_none_that_the_server_started() -> None:
+async def test_kill_of_both_processes_leaves_none_that_the_server_started() -> None:
     """A script that starts a server and another program: what it started ends with it."""
     script = f"sleep 100000 & {sys.executable} {PROGRAM} garbage; true"
     process = ServerProcess("script")
@@ -166,7 +166,7 @@ async def test_a_kill_of_both_processes_leaves_none_that_the_server_started() ->
     await process.close()
 
 
-async def test_a_program_that_is_no_server_is_unavailable_with_its_last_words() -> None:
+async def test_program_that_is_no_server_is_unavailable_with_its_last_words() -> None:
     """The error is typed; what the program said is for the owner alone."""
     entry = McpServer(command=sys.executable, args=("-c", "import sys; sys.exit('no such repository')"))
     process = ServerProcess("broken")

@@ -12,7 +12,7 @@ from sessiontree.mcp.pins import compute_identity
 from sessiontree.mcp.settings import McpServer, reach, read_server_file
 
 
-def test_a_configuration_names_servers_and_adds_to_a_file(tmp_path: Path) -> None:
+def test_configuration_names_servers_and_adds_to_a_file(tmp_path: Path) -> None:
     """The file is as other programs write it; an entry without a command adds to the file's."""
     others = {
         "git": {"command": "uvx", "args": ["mcp-server-git"], "autoApprove": ["*"], "env": {"A": "1"}},
@@ -49,7 +49,7 @@ def test_a_configuration_names_servers_and_adds_to_a_file(tmp_path: Path) -> Non
         ([], "give an object"),
     ],
 )
-def test_a_fault_is_named_by_its_place_without_values(entry: object, words: str) -> None:
+def test_fault_is_named_by_its_place_without_values(entry: object, words: str) -> None:
     """The error names file and entry."""
     if isinstance(entry, dict):
         entry = {**entry, "env": {"SECRET": "hunter2"}} if "command" in entry else entry

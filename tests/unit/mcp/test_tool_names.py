@@ -25,7 +25,7 @@ def test_two_tools_never_have_one_name(server: str, tool: str, other: str, anoth
         assert called != tool_name(other, another)
 
 
-def test_a_plain_name_stays_readable() -> None:
+def test_plain_name_stays_readable() -> None:
     """Only a name that could be another's, or is too long, has a hash."""
     assert tool_name("git", "git_status") == "mcp__git__git_status"
     assert tool_name("git", "x" * 80)[:20] == "mcp__git__" + "x" * 10

@@ -70,7 +70,7 @@ async def export(store: LanceMemoryStore, path: Path) -> None:
 
 @pytest.mark.covers("A42")
 @pytest.mark.slow
-async def test_a_lost_store_comes_back_from_its_export(tmp_path: Path) -> None:
+async def test_lost_store_comes_back_from_its_export(tmp_path: Path) -> None:
     """Records, finished trees and every search are equal; importing again adds nothing; so is the export."""
     place, first, second = tmp_path / "memory", tmp_path / "first.ndjson", tmp_path / "second.ndjson"
     async with await LanceMemoryStore.open(str(place), HashingEmbedder()) as store:
@@ -89,7 +89,7 @@ async def test_a_lost_store_comes_back_from_its_export(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
-async def test_an_export_runs_beside_a_writer(tmp_path: Path) -> None:
+async def test_export_runs_beside_a_writer(tmp_path: Path) -> None:
     """A reader exports a whole state while the writer goes on."""
     path = tmp_path / "memory.ndjson"
     async with await LanceMemoryStore.open(str(tmp_path / "memory"), HashingEmbedder()) as writer:

@@ -100,7 +100,7 @@ async def imported(data: bytes, steps: Sequence[Step] = STEPS) -> tuple[Kept, Im
     return store, await import_export(store, io.BytesIO(data), "memory.ndjson", steps)
 
 
-def test_the_format_of_version_1() -> None:
+def test_format_of_version_1() -> None:
     """The golden export: what this release writes, every later one reads."""
     assert SAMPLE.decode().splitlines() == [
         '{"sessiontree_memory_export":1,"exported_at_ms":11,"embedder":"hashing-384-v1"}',
@@ -147,21 +147,21 @@ async def refused(data: bytes) -> MemoryFailed:
     return caught.value
 
 
-async def test_an_export_cut_anywhere_is_refused() -> None:
+async def test_export_cut_anywhere_is_refused() -> None:
     """Whatever is missing behind: nothing is imported."""
     for end in range(len(SAMPLE)):
         await refused(SAMPLE[:end])
 
 
 @given(place=st.integers(0, len(SAMPLE) - 1), byte=st.integers(0, 255))
-def test_an_altered_export_is_refused(place: int, byte: int) -> None:
+def test_altered_export_is_refused(place: int, byte: int) -> None:
     """One byte that is another, anywhere: nothing is imported."""
     if SAMPLE[place] != byte:
         anyio.run(refused, SAMPLE[:place] + bytes([byte]) + SAMPLE[place + 1 :])
 
 
 @given(st.lists(RECORDS, min_size=2, max_size=5, unique_by=lambda record: record.id), st.data())
-def test_a_line_left_out_doubled_or_moved_is_refused(
+def test_line_left_out_doubled_or_moved_is_refused(
     records: list[MemoryRecord], chance: st.DataObject
 ) -> None:
     """The lines are those that were written, in their order."""
@@ -241,7 +241,7 @@ async def test_what_is_no_export_is_refused(data: bytes) -> None:
         record_line(created_at_ms=2**70),
     ],
 )
-async def test_a_line_that_is_no_record_is_refused_though_its_digest_fits(line: object) -> None:
+async def test_line_that_is_no_record_is_refused_though_its_digest_fits(line: object) -> None:
     """Whoever writes an export by hand gets nothing in that a session could not have stored."""
     assert "line 3" in str(await refused(sealed(record_line(), line)))
     await imported(sealed(record_line()))
@@ -251,7 +251,7 @@ async def test_a_line_that_is_no_record_is_refused_though_its_digest_fits(line: 
     "end",
     [{"records": 2}, {"finished": 1}, {"by_type": {"free": 1}}, {"sha256": "0" * 64}, {"records": None}],
 )
-async def test_an_end_that_tells_something_else_is_refused(end: dict[str, object]) -> None:
+async def test_end_that_tells_something_else_is_refused(end: dict[str, object]) -> None:
     """Counts and digest are those of the lines before."""
     assert "line 3" in str(await refused(sealed(record_line(), **end)))
 
@@ -261,7 +261,7 @@ async def test_nothing_may_stand_behind_the_end() -> None:
     assert "after the end line" in str(await refused(SAMPLE + SAMPLE))
 
 
-async def test_an_export_of_a_later_release_asks_for_it() -> None:
+async def test_export_of_a_later_release_asks_for_it() -> None:
     """It is not guessed at."""
     data = sealed(record_line(), manifest={"sessiontree_memory_export": 2})
     assert "later release" in str(await refused(data))

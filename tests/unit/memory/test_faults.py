@@ -287,7 +287,7 @@ def test_address_that_can_not_be_reached_is_not_called_damaged(place: str, is_da
     ("typed", "cause"),
     [(convert_read_errors, "other"), (convert_search_errors, "other"), (convert_write_errors, "unwritable")],
 )
-def test_a_panic_of_lancedb_is_a_failure_of_memory(
+def test_panic_of_lancedb_is_a_failure_of_memory(
     typed: Callable[[str], AbstractContextManager[None]], cause: str
 ) -> None:
     """Its class can't be imported, so its name counts; an error of our own passes as it is."""

@@ -89,7 +89,7 @@ def test_another_process_gets_the_same_vectors(embedder: HashingEmbedder, seed: 
 
 
 @given(st.lists(TEXTS, max_size=8), st.randoms(use_true_random=False))
-def test_a_text_has_the_same_vector_in_any_company(texts: list[str], chance: random.Random) -> None:
+def test_text_has_the_same_vector_in_any_company(texts: list[str], chance: random.Random) -> None:
     """Alone, in a batch, in a batch of another order: equal to the last bit, of unit length or zero."""
     embedder = HashingEmbedder()
     vectors = embedder.embed(texts)
@@ -105,7 +105,7 @@ def test_a_text_has_the_same_vector_in_any_company(texts: list[str], chance: ran
     assert np.array_equal(embedder.embed([texts[index] for index in order]), vectors[order])
 
 
-def test_a_batch_larger_than_a_block_is_no_different(embedder: HashingEmbedder) -> None:
+def test_batch_larger_than_a_block_is_no_different(embedder: HashingEmbedder) -> None:
     """What is given at once is cut into blocks; a text is never cut."""
     long = [f"word{number} " * 20_000 for number in range(4)]
     vectors = embedder.embed([*long, "a short one"])
@@ -114,7 +114,7 @@ def test_a_batch_larger_than_a_block_is_no_different(embedder: HashingEmbedder) 
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t", "!?… — ()", "___", "🙂"])
-def test_a_text_without_words_is_all_zero(embedder: HashingEmbedder, text: str) -> None:
+def test_text_without_words_is_all_zero(embedder: HashingEmbedder, text: str) -> None:
     """No feature, no direction: it is like nothing."""
     assert not embedder.embed([text]).any()
 

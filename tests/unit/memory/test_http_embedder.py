@@ -66,7 +66,7 @@ def served() -> Iterator[tuple[VectorServer, HTTPEmbedder]]:
 
 @pytest.mark.slow
 @given(texts=st.lists(WORDY, max_size=9))
-def test_a_text_has_the_same_vector_in_any_company(
+def test_text_has_the_same_vector_in_any_company(
     served: tuple[VectorServer, HTTPEmbedder], texts: list[str]
 ) -> None:
     """Whatever is asked alongside it; blanks are not sent and are all zero."""
@@ -80,7 +80,7 @@ def test_a_text_has_the_same_vector_in_any_company(
 
 
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/v1/embeddings"])
-def test_an_address_may_be_given_short_or_whole(path: str) -> None:
+def test_address_may_be_given_short_or_whole(path: str) -> None:
     """The server, its version, or the full address: the same is asked."""
     with serving() as server:
         server.url += path
@@ -106,7 +106,7 @@ def test_what_may_pass_is_tried_again(code: int) -> None:
     ("said", "paused"),
     [("7", 7.0), ("0", 0.0), ("86400", 30.0), ("-1", BACKOFF_S), ("soon", BACKOFF_S), ("nan", BACKOFF_S)],
 )
-def test_a_server_may_say_how_long_it_wants_to_be_left_alone(said: str, paused: float) -> None:
+def test_server_may_say_how_long_it_wants_to_be_left_alone(said: str, paused: float) -> None:
     """Its wish counts, up to half a minute; what is no number of seconds does not."""
     failures = iter([Answer(b"", 429, {"Retry-After": said})])
     pauses: list[float] = []
@@ -137,7 +137,7 @@ def test_nobody_at_home_is_a_typed_error() -> None:
     assert len(pauses) == ATTEMPTS - 1
 
 
-def test_a_server_that_does_not_answer_in_time_is_given_up() -> None:
+def test_server_that_does_not_answer_in_time_is_given_up() -> None:
     """Neither silence nor half an answer holds anybody up."""
     over = threading.Event()
 
@@ -207,7 +207,7 @@ def test_no_error_carries_the_key(code: int) -> None:
 
 
 @pytest.mark.parametrize("key", [None, "", "  ", f"{KEY}\nX-More: 1", f"{KEY}\N{EN DASH}"])
-def test_a_missing_or_broken_key_names_its_variable(key: str | None) -> None:
+def test_missing_or_broken_key_names_its_variable(key: str | None) -> None:
     """It is read when it is used; what can be no header is not sent, and not shown."""
     with serving() as server, embedding(server, key=key) as embedder:
         with pytest.raises(MemoryFailed, match="THE_KEY") as caught:
@@ -216,7 +216,7 @@ def test_a_missing_or_broken_key_names_its_variable(key: str | None) -> None:
     assert KEY not in told(caught.value)
 
 
-def test_a_server_without_a_key_is_sent_none() -> None:
+def test_server_without_a_key_is_sent_none() -> None:
     """Where no variable is named, no header goes out."""
     with serving() as server, embedding(server, api_key_env=None) as embedder:
         embedder.embed(["a text"])

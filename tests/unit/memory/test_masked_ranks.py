@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope
-from sessiontree.memory.mirror import Mirror
+from sessiontree.memory.row_index import RowIndex
 from sessiontree.memory.search import filter_ranking
 
 ROWS = 3_000
@@ -32,9 +32,9 @@ class Fixed:
 
 
 @pytest.fixture(scope="module")
-def mirror() -> Mirror:
+def mirror() -> RowIndex:
     """Rows whose numbers in the table are twice their positions; every seventh is dead."""
-    made = Mirror(1, vectors=False)
+    made = RowIndex(1, vectors=False)
     scope = MemoryScope("t", "main", "a", "/w")
     made.append(
         [MemoryRecord(f"{n:032x}", "free", "x", None, "session", scope, n) for n in range(ROWS)],
@@ -45,7 +45,7 @@ def mirror() -> Mirror:
     return made
 
 
-def check_sifted(mirror: Mirror, ranking: Fixed, allowed: int, most: int, *, least_first: bool) -> None:
+def check_sifted(mirror: RowIndex, ranking: Fixed, allowed: int, most: int, *, least_first: bool) -> None:
     """The first of the ranking that may be seen, in its order; asked at most twice."""
     mask = mirror.alive().copy()
     order = ranking.order // 2
@@ -60,14 +60,14 @@ def check_sifted(mirror: Mirror, ranking: Fixed, allowed: int, most: int, *, lea
 
 @given(st.integers(0, ROWS), st.integers(0, ROWS), st.integers(1, 100), st.booleans(), st.integers(0, 2**16))
 def test_sifting_is_filtering_the_whole_ranking(
-    mirror: Mirror, ranked: int, allowed: int, most: int, least_first: bool, seed: int
+    mirror: RowIndex, ranked: int, allowed: int, most: int, least_first: bool, seed: int
 ) -> None:
     """With any ranking of some of the rows, and any mask, the one that hides just its best included."""
     order = np.random.default_rng(seed).permutation(ROWS)[:ranked].astype(np.int64) * 2
     check_sifted(mirror, Fixed(order), allowed, most, least_first=least_first)
 
 
-def test_all_is_asked_for_where_the_best_are_hidden(mirror: Mirror) -> None:
+def test_all_is_asked_for_where_the_best_are_hidden(mirror: RowIndex) -> None:
     """A mask that shows just the end of a ranking is no reason to find less."""
     ranking = Fixed(np.arange(ROWS) * 2)
     check_sifted(mirror, ranking, 1_500, 40, least_first=True)
@@ -81,13 +81,13 @@ class Hasty(Fixed):
         return (await super().__call__(most, among))[: most // 2]
 
 
-def test_planted_short_ranking_is_found(mirror: Mirror) -> None:
+def test_planted_short_ranking_is_found(mirror: RowIndex) -> None:
     """Fewer rows than may be seen fail the property."""
     with pytest.raises(AssertionError):
         check_sifted(mirror, Hasty(np.arange(ROWS) * 2), 1_100, 40, least_first=False)
 
 
-def test_ranking_is_asked_for_little(mirror: Mirror) -> None:
+def test_ranking_is_asked_for_little(mirror: RowIndex) -> None:
     """Where most may be seen, for not much more than is wanted."""
     ranking = Fixed(np.arange(ROWS) * 2)
     asyncio.run(filter_ranking(mirror, mirror.alive().copy(), 40, ranking))

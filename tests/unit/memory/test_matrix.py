@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.memory.mirror import Matrix, select_best
+from sessiontree.memory.row_index import VectorColumn, select_best
 
 
 @pytest.mark.slow
@@ -16,7 +16,7 @@ def test_products_are_exact_over_all_blocks(parts: list[int], seed: int) -> None
     """Rows appended in parts of any size give the products of the whole."""
     chance = np.random.default_rng(seed)
     rows = chance.standard_normal((sum(parts), 3)).astype(np.float32)
-    matrix, start = Matrix(3), 0
+    matrix, start = VectorColumn(3), 0
     for part in parts:
         matrix.extend(part)
         order = start + chance.permutation(part)
@@ -44,7 +44,7 @@ def test_best_are_sorted_and_ties_keep_their_order(
 
 def test_growing_copies_nothing() -> None:
     """What the matrix holds stays where it is when rows are added."""
-    matrix = Matrix(2)
+    matrix = VectorColumn(2)
     matrix.extend(5_000)
     before = [block.ctypes.data for block in matrix._blocks]
     matrix.extend(50_000)

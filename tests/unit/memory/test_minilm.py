@@ -39,7 +39,7 @@ def test_what_is_beyond_the_longest_text_does_not_count(tmp_path: Path) -> None:
     np.testing.assert_array_equal(whole, cut)
 
 
-def test_a_text_has_the_same_vector_in_any_company(tmp_path: Path) -> None:
+def test_text_has_the_same_vector_in_any_company(tmp_path: Path) -> None:
     """Alone or in a batch: equal to the last bit."""
     write_model(tmp_path)
     embedder = MiniLMEmbedder(tmp_path)
@@ -67,7 +67,7 @@ def test_identity_names_the_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
 @pytest.mark.parametrize("damage", ["missing", "cut", "not even that"])
-def test_a_damaged_model_is_refused_by_name(tmp_path: Path, name: str, damage: str) -> None:
+def test_damaged_model_is_refused_by_name(tmp_path: Path, name: str, damage: str) -> None:
     """Whatever file is missing or damaged: one typed error that names the directory."""
     write_model(tmp_path)
     file = tmp_path / name
@@ -83,7 +83,7 @@ def test_a_damaged_model_is_refused_by_name(tmp_path: Path, name: str, damage: s
     "config",
     [{"model_type": "roberta"}, {"hidden_act": "relu"}, {"num_hidden_layers": 3}, {"num_attention_heads": 3}],
 )
-def test_a_model_of_another_family_is_refused(tmp_path: Path, config: dict[str, Any]) -> None:
+def test_model_of_another_family_is_refused(tmp_path: Path, config: dict[str, Any]) -> None:
     """What can't be computed this way is not computed wrongly."""
     write_model(tmp_path, **config)
     with pytest.raises(ConfigError, match=str(tmp_path)):

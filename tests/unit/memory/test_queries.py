@@ -141,7 +141,7 @@ def test_planted_syntax_is_found(opened: Opened) -> None:
         (FileNotFoundError(2, "No such file or directory"), True),
     ],
 )
-def test_a_refused_query_is_not_damage(fault: Exception, *, is_damage: bool) -> None:
+def test_refused_query_is_not_damage(fault: Exception, *, is_damage: bool) -> None:
     """What is invalid may be the question; a file that is gone or cut never is."""
     with pytest.raises(MemoryFailed) as caught, convert_search_errors("/var/memory"):
         raise fault

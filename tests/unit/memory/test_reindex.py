@@ -68,7 +68,7 @@ async def everything(store: LanceMemoryStore) -> list[MemoryRecord]:
     return [record async for part in store.parts() for record in part.records]
 
 
-async def test_the_same_records_lie_under_the_new_embedder(tmp_path: Path) -> None:
+async def test_same_records_lie_under_the_new_embedder(tmp_path: Path) -> None:
     """Records, order and finished trees stay, vectors are new, and it goes on as any store does."""
     before = await filled(tmp_path)
     told: list[int] = []
@@ -92,7 +92,7 @@ async def test_the_same_records_lie_under_the_new_embedder(tmp_path: Path) -> No
     assert files_of(tmp_path) == OWN_FILES
 
 
-async def test_an_embedder_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> None:
+async def test_embedder_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     """A failure at the last record: nothing changed, and the next attempt succeeds."""
     before = await filled(tmp_path)
     with pytest.raises(MemoryFailed, match="the model is gone"):
@@ -145,7 +145,7 @@ async def test_who_reads_meanwhile_learns_of_the_new_embedder(tmp_path: Path) ->
             await reader.search(MemoryQuery("finding"), SCOPE)
 
 
-async def test_an_empty_store_changes_hands_too(tmp_path: Path) -> None:
+async def test_empty_store_changes_hands_too(tmp_path: Path) -> None:
     """Nothing to embed is no failure."""
     async with await LanceMemoryStore.open(str(tmp_path), HashingEmbedder()):
         pass
@@ -164,7 +164,7 @@ async def test_where_nothing_is_nothing_is_made(tmp_path: Path) -> None:
     assert not files_of(tmp_path)
 
 
-async def test_a_store_known_by_name_is_listed_and_thinned_but_takes_no_texts(tmp_path: Path) -> None:
+async def test_store_known_by_name_is_listed_and_thinned_but_takes_no_texts(tmp_path: Path) -> None:
     """Listing and forgetting need no embedder; what needs one says so."""
     before = await filled(tmp_path)
     store, embedder = await open_as_stored(str(tmp_path), lock=True)

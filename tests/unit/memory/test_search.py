@@ -49,7 +49,7 @@ def test_names_do_not_matter(given_rankings: list[list[int]], names: list[int]) 
 
 
 @given(rankings, st.data())
-def test_a_better_place_is_never_a_worse_score(given_rankings: list[list[int]], data: st.DataObject) -> None:
+def test_better_place_is_never_a_worse_score(given_rankings: list[list[int]], data: st.DataObject) -> None:
     """Moving an item up in one ranking raises its score."""
     ranking = data.draw(st.sampled_from(given_rankings))
     if len(ranking) < 2:

@@ -45,7 +45,7 @@ def test_settings_travel_and_hide_their_secrets() -> None:
         ("s3://bucket/memory", None),
     ],
 )
-def test_a_local_store_is_known_by_its_directory(uri: str | None, place: Path | None) -> None:
+def test_local_store_is_known_by_its_directory(uri: str | None, place: Path | None) -> None:
     """A relative path means the same in every process; an address elsewhere has no directory."""
     settings = MemorySettings(uri=uri)
     assert settings.directory_in(Path("/state")) == place
@@ -89,7 +89,7 @@ def test_settings_make_the_embedder_they_describe(tmp_path: Path) -> None:
     assert make_embedder(HTTPSettings.model_validate(SERVER)).identity == "http-3-m"
 
 
-def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without tokenizers or safetensors: one typed error that says what to install."""
     monkeypatch.delitem(sys.modules, "sessiontree.memory.minilm", raising=False)
     monkeypatch.setitem(sys.modules, "tokenizers", None)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.values.memory import RECORD_TYPES, MemoryRecord, MemoryScope, Source
-from sessiontree.memory.mirror import (
+from sessiontree.memory.row_index import (
     Mask,
-    Mirror,
+    RowIndex,
     select_overlapping,
     select_path,
     select_tree,
@@ -23,13 +23,13 @@ from sessiontree.memory.mirror import (
 from sessiontree.memory.tables import MIRROR_COLUMNS, ROW_ID, build_schema, to_table
 from tests.unit.memory.record_strategies import PATHS, TREES, ToyEmbedder, may_see, scopes, stored_records
 
-See = Callable[[Mirror, MemoryScope | None, Collection[str]], Mask]
+See = Callable[[RowIndex, MemoryScope | None, Collection[str]], Mask]
 finished_trees = st.frozensets(st.sampled_from((*TREES, "elsewhere")))
 
 
-def mirror_of(records: list[MemoryRecord]) -> Mirror:
+def mirror_of(records: list[MemoryRecord]) -> RowIndex:
     """Return a mirror of records just written."""
-    mirror = Mirror(16)
+    mirror = RowIndex(16)
     mirror.append(records, ToyEmbedder().embed([record.text for record in records]))
     return mirror
 
@@ -98,7 +98,7 @@ def test_mirror_is_the_same_written_and_read(
     table = to_table(
         records, ToyEmbedder().embed([record.text for record in records]), build_schema("toy", 16)
     )
-    read, written = Mirror(16), mirror_of(records)
+    read, written = RowIndex(16), mirror_of(records)
     read.load(table.select(list(MIRROR_COLUMNS)).append_column(ROW_ID, pa.array(numbers, pa.uint64())))
     written.number([record.id for record in records][::-1], np.array(numbers[::-1], np.int64))
     for mirror in (read, written):
@@ -110,7 +110,7 @@ def test_mirror_is_the_same_written_and_read(
         assert mirror.list_living_trees() == {record.scope.tree_id for record in records}
 
 
-def with_siblings(mirror: Mirror, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
+def with_siblings(mirror: RowIndex, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
     """Planted: a path is taken for a mere beginning of a text."""
     mask = select_visible(mirror, scope, finished)
     if scope is not None:
@@ -120,7 +120,7 @@ def with_siblings(mirror: Mirror, scope: MemoryScope | None, finished: Collectio
     return mask
 
 
-def with_other_agents(mirror: Mirror, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
+def with_other_agents(mirror: RowIndex, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
     """Planted: what finished is everybody's."""
     mask = select_visible(mirror, scope, finished)
     for row in range(mirror.rows):
@@ -128,7 +128,7 @@ def with_other_agents(mirror: Mirror, scope: MemoryScope | None, finished: Colle
     return mask
 
 
-def with_the_dead(mirror: Mirror, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
+def with_the_dead(mirror: RowIndex, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
     """Planted: what was forgotten is still seen."""
     return np.array([may_see(mirror.record(n, ""), scope, finished) for n in range(mirror.rows)])
 

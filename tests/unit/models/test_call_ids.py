@@ -54,7 +54,7 @@ def test_ids_stand_from_turn_to_turn_and_shown_again_stay(
 
 @forms
 @given(own=st.lists(in_form, unique=True, max_size=8))
-def test_an_id_that_fits_passes_unchanged(provider: str, own: list[str]) -> None:
+def test_id_that_fits_passes_unchanged(provider: str, own: list[str]) -> None:
     """Seed 000, section 4."""
     kept = CallIds(GRAMMARS[provider])
     assert [kept.shown(each) for each in own] == own

@@ -24,7 +24,7 @@ from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
 
 
-async def test_a_provider_that_asks_to_wait_is_left_alone() -> None:
+async def test_provider_that_asks_to_wait_is_left_alone() -> None:
     """After a failure with ``retry-after`` the next question with that key waits so long."""
     question = ModelRequest(
         "main", SessionKind.MAIN, 1, "", (), [UserMessage((TextContent("Hi."),), 0)], None
@@ -39,7 +39,7 @@ async def test_a_provider_that_asks_to_wait_is_left_alone() -> None:
         await model.close()
 
 
-async def test_a_key_has_one_queue() -> None:
+async def test_key_has_one_queue() -> None:
     """Same system and key share one, with the stricter limits; another key has its own."""
     one = get_queue("system", "key", CallLimits(at_once=4))
     assert get_queue("system", "key", CallLimits(at_once=9, per_minute=7)) is one
@@ -49,13 +49,13 @@ async def test_a_key_has_one_queue() -> None:
 
 
 @pytest.mark.parametrize("bound", [0, -1, 1.5, "4"])
-def test_a_bound_that_is_no_number_is_refused(bound: int) -> None:
+def test_bound_that_is_no_number_is_refused(bound: int) -> None:
     """The error names the bound and what would be accepted."""
     with pytest.raises(ConfigError, match=r"CallLimits: at_once is .*; give a whole number above 0"):
         CallLimits(at_once=bound)
 
 
-async def test_an_outage_sends_questions_to_the_next_model() -> None:
+async def test_outage_sends_questions_to_the_next_model() -> None:
     """A provider that is down is asked five times; after that the next model answers at once."""
     question = ModelRequest(
         "main", SessionKind.MAIN, 1, "", (), [UserMessage((TextContent("Hi."),), 0)], None
@@ -74,7 +74,7 @@ async def test_an_outage_sends_questions_to_the_next_model() -> None:
         await model.close()
 
 
-async def test_a_rejected_question_says_nothing_against_its_provider() -> None:
+async def test_rejected_question_says_nothing_against_its_provider() -> None:
     """Questions that a provider rejects, and its wishes to wait, are not failures in a row."""
     question = ModelRequest(
         "main", SessionKind.MAIN, 1, "", (), [UserMessage((TextContent("Hi."),), 0)], None

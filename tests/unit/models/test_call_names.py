@@ -56,7 +56,7 @@ def test_every_name_is_in_form_and_stands_for_one(dialect: str, own: list[str]) 
 @pytest.mark.slow
 @dialects
 @given(own=st.lists(st.from_regex(re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}"), fullmatch=True), max_size=8))
-def test_a_name_that_fits_passes_unchanged(dialect: str, own: list[str]) -> None:
+def test_name_that_fits_passes_unchanged(dialect: str, own: list[str]) -> None:
     """Whether there is such a tool or not."""
     kept = kept_by(dialect)
     assert [kept.shown(name) for name in own] == own

@@ -39,7 +39,7 @@ def test_any_conversation_is_paired_and_loses_nothing_that_fits(given_messages: 
 
 
 @given(turns())
-def test_a_sound_conversation_is_passed_on_as_it_is(conversation: list[list[Message]]) -> None:
+def test_sound_conversation_is_passed_on_as_it_is(conversation: list[list[Message]]) -> None:
     """Even where every reply uses the same ids."""
     whole = [message for turn in conversation for message in turn]
     assert pair_calls(whole)[0] is whole
@@ -82,7 +82,7 @@ def test_each_repair(before: list[Message], after: list[Message] | None, repairs
 
 @pytest.mark.covers("REL-P33")
 @pytest.mark.slow
-def test_the_machines_own_transcripts_never_need_it() -> None:
+def test_machines_own_transcripts_never_need_it() -> None:
     """Whenever a session asks its model, after any history, losses, steering and parked calls included."""
 
     class Asking(SessionRules):
@@ -96,7 +96,7 @@ def test_the_machines_own_transcripts_never_need_it() -> None:
     run_state_machine_as_test(Asking, settings=settings(max_examples=share, stateful_step_count=20))
 
 
-async def test_a_long_disorder_costs_what_it_is_long() -> None:
+async def test_long_disorder_costs_what_it_is_long() -> None:
     """Ten thousand calls whose results come last, backwards, between results of nobody."""
     calls = [f"c{number}" for number in range(10_000)]
     disorder: list[Message] = [reply(*calls), user("u"), *(result("nobody") for _ in calls)]

@@ -172,7 +172,7 @@ def test_limits_hold_for_sixty_four_at_once() -> None:
     assert max(sum(start <= now < end for start, end in spans) for now in times) == 4
 
 
-async def test_a_pause_is_bounded() -> None:
+async def test_pause_is_bounded() -> None:
     """Whoever asks for an hour gets two minutes."""
     queue = CallQueue()
     queue.pause(3600.0)
@@ -406,7 +406,7 @@ async def test_planted_bug_in_an_outage_is_found(make: type[CallQueue]) -> None:
         await outage(make)
 
 
-async def test_a_trial_that_is_withdrawn_is_made_by_the_next() -> None:
+async def test_trial_that_is_withdrawn_is_made_by_the_next() -> None:
     """Who was to try and gave up leaves the trial to whoever waits."""
     provider = Provider()
     provider.is_up = False

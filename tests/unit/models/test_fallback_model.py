@@ -48,7 +48,7 @@ async def said(model: FallbackModel) -> list[Piece]:
     return [piece async for piece in model.stream(QUESTION)]
 
 
-async def test_the_next_one_answers() -> None:
+async def test_next_one_answers() -> None:
     """After a failure the next is asked, in its own dialect and under its own name; who answers is said."""
     asked: list[ModelRequest] = []
     model = FallbackModel(
@@ -97,7 +97,7 @@ class AwaitedModel:
         raise ModelBusy("busy")
 
 
-async def test_a_stream_that_is_awaited_may_fail() -> None:
+async def test_stream_that_is_awaited_may_fail() -> None:
     """The next one answers, and the model that failed is asked last for a while."""
     awaited: Any = AwaitedModel()
     model = FallbackModel([awaited, speaking("two", "hi")])
@@ -106,7 +106,7 @@ async def test_a_stream_that_is_awaited_may_fail() -> None:
         await said(FallbackModel([awaited]))
 
 
-async def test_a_tool_that_has_no_form_for_one_model_is_no_end() -> None:
+async def test_tool_that_has_no_form_for_one_model_is_no_end() -> None:
     """A model whose dialect can't express a tool is passed over; if all are, the error names the model."""
     question = replace(QUESTION, tools=[ToolSpec("t", "T.", {"$ref": "#/$defs/none"})])
     strange = speaking("gemini-openapi:x", "never")

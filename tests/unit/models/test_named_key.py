@@ -49,7 +49,7 @@ def test_names_lead_to_the_keys_of_this_machine(file: Path, monkeypatch: pytest.
         read_named_key(f"file:{file}")
 
 
-def test_a_pickled_model_has_the_name_of_its_key_and_not_the_key(
+def test_pickled_model_has_the_name_of_its_key_and_not_the_key(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever packs models learns where their keys are; a key that was given as text has no place."""
@@ -65,7 +65,7 @@ def test_a_pickled_model_has_the_name_of_its_key_and_not_the_key(
     assert SECRET.encode() not in data
 
 
-def test_a_key_is_given_once(file: Path) -> None:
+def test_key_is_given_once(file: Path) -> None:
     """As text or by its place."""
     with pytest.raises(ConfigError, match="give one of them"):
         ProviderModel("openai:a", key=f"file:{file}", api_key=SECRET)

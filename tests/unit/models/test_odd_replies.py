@@ -10,13 +10,13 @@ from sessiontree.contracts.values.messages import AssistantMessage, ToolCall
 from sessiontree.models.answers import check_reply
 
 
-def test_a_call_without_a_name_is_taken_in() -> None:
+def test_call_without_a_name_is_taken_in() -> None:
     """The session answers it as it answers any unknown name."""
     reply = check_reply(AssistantMessage((ToolCall("c1", "", {}),), "toolUse"), 1)
     assert [call.name for call in reply.tool_calls] == [""]
 
 
-def test_a_whole_number_of_any_length_can_be_journaled() -> None:
+def test_whole_number_of_any_length_can_be_journaled() -> None:
     """Python writes no number of more than 4,300 digits; such a one becomes text."""
     for digits in (4_000, 4_300, 5_001, 100_000):
         for number in (10**digits, -(10**digits)):
@@ -28,7 +28,7 @@ def test_a_whole_number_of_any_length_can_be_journaled() -> None:
             assert dump_json(to_json_value(number))
 
 
-def test_a_limit_names_the_setting_that_raises_it() -> None:
+def test_limit_names_the_setting_that_raises_it() -> None:
     """A budget is no member of Limits."""
     assert LimitExceeded("main", "budget.sessions", 3, 2).reason.endswith("raise it with Budget(sessions=…)")
     assert LimitExceeded("main", "max_depth", 3, 2).reason.endswith("raise it with Limits(max_depth=…)")

@@ -222,7 +222,7 @@ async def test_cancelling_a_question_closes_its_connection(both: Served) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-async def test_a_real_model_calls_tools_by_the_schema_of_its_reply(local: LocalModel) -> None:
+async def test_real_model_calls_tools_by_the_schema_of_its_reply(local: LocalModel) -> None:
     """``constrained:`` on chat completions: a whole call, whatever the model would rather say."""
     place = local.server.place(local)
     model = ProviderModel(
@@ -262,7 +262,7 @@ async def test_parallel_calls_arrive_whole(asking: Asking) -> None:
     assert reply.stop_reason == "toolUse"
 
 
-async def test_a_result_goes_back_with_its_call(asking: Asking) -> None:
+async def test_result_goes_back_with_its_call(asking: Asking) -> None:
     """The next question holds call and result under the same id, and the words that came with the call."""
     asking.fake.script = [
         FakeReply("Reading.", calls=(FakeCall("read", '{"path": "a.md"}'),)),
@@ -302,7 +302,7 @@ def values_of(value: Any) -> Any:
         yield from values_of(each)
 
 
-async def test_a_reply_cut_by_its_length_says_so(asking: Asking) -> None:
+async def test_reply_cut_by_its_length_says_so(asking: Asking) -> None:
     """A reply whose tokens were used up ends with ``length``."""
     asking.fake.script = [FakeReply("Once upon a", finish="length")]
     reply = await asking.reply()
@@ -364,7 +364,7 @@ NO_OVERFLOWS = (
 )
 
 
-async def test_an_overflow_is_its_own_failure(asking: Asking) -> None:
+async def test_overflow_is_its_own_failure(asking: Asking) -> None:
     """A status 400 or 422 that says the question is too long is a ContextOverflow, in any server's words.
 
     Words are judged alike for all providers, so each wording has one provider and one status.
@@ -393,7 +393,7 @@ async def test_too_many_bytes_are_an_overflow(asking: Asking) -> None:
         await asking.reply()
 
 
-async def test_a_key_of_one_letter_hides_no_overflow() -> None:
+async def test_key_of_one_letter_hides_no_overflow() -> None:
     """Placeholders of local servers stand in every word; the failure is judged before a key is hidden."""
     for key in ("x", "e", "context"):
         async with FakeProvider([FakeReply(status=400, error=OVERFLOWS[0])]) as fake:
@@ -404,7 +404,7 @@ async def test_a_key_of_one_letter_hides_no_overflow() -> None:
         assert key not in str(caught.value).partition("status 400: ")[2]
 
 
-async def test_a_refusal_is_no_answer(asking: Asking) -> None:
+async def test_refusal_is_no_answer(asking: Asking) -> None:
     """A refusal is the reason of the end, with what the provider said about it."""
     asking.fake.script = [FakeReply(refusal="I can't help with that.")]
     reply = await asking.reply()
@@ -457,7 +457,7 @@ def test_citations_are_kept_with_the_reply() -> None:
     )
 
 
-async def test_a_thought_that_broke_off_has_no_signature(asking: Asking) -> None:
+async def test_thought_that_broke_off_has_no_signature(asking: Asking) -> None:
     """Of a stream that was cut no signature is kept: it would be refused."""
     asking.fake.script = [FakeReply("so", thinking="hm " * 20, cut_after_bytes=1500)]
     assembly = StreamAssembler(1, asking.hear)
@@ -500,7 +500,7 @@ async def test_settings_reach_the_provider(asking: Asking) -> None:
     assert {"required", "any", "ANY"} & {each for each in sent if isinstance(each, str)}
 
 
-async def test_a_stream_that_breaks_off_is_no_reply(asking: Asking) -> None:
+async def test_stream_that_breaks_off_is_no_reply(asking: Asking) -> None:
     """A connection cut at any of several places is retryable, and nothing of it is a reply."""
     for cut in (0, 40, 150, 400):
         asking.fake.script = [FakeReply("word " * 80, cut_after_bytes=cut)]
@@ -555,7 +555,7 @@ async def test_very_long_reply_arrives_whole(asking: Asking) -> None:
     assert reply.usage.output_tokens == len(text) // 4
 
 
-async def test_a_slow_provider_is_given_up(asking: Asking) -> None:
+async def test_slow_provider_is_given_up(asking: Asking) -> None:
     """A first piece that takes longer than allowed is retryable; so is a pause in the middle."""
     asking.model.timeouts = CallTimeouts(first_s=0.2)
     asking.fake.script = [FakeReply("late", first_s=5)]
@@ -563,7 +563,7 @@ async def test_a_slow_provider_is_given_up(asking: Asking) -> None:
         await asking.reply()
 
 
-async def test_a_conversation_of_many_kinds_is_accepted(asking: Asking) -> None:
+async def test_conversation_of_many_kinds_is_accepted(asking: Asking) -> None:
     """Words in a row, an empty reply, an unread call and a failed result are put as a provider takes them."""
     call = ToolCall("abcdefgh1", "read", {}, unread='{"path": ')
     messages: list[Message] = [
@@ -580,7 +580,7 @@ async def test_a_conversation_of_many_kinds_is_accepted(asking: Asking) -> None:
     assert all(word in body for word in ("One.", "Two.", "Three.", "Four.", "unreadable"))
 
 
-async def test_a_price_is_known_or_said_to_be_unknown(asking: Asking) -> None:
+async def test_price_is_known_or_said_to_be_unknown(asking: Asking) -> None:
     """The provider's own model has a cost; another server's tokens, and an unknown model's, are unpriced."""
     elsewhere = (await asking.reply()).usage
     assert (elsewhere.cost_usd, elsewhere.unpriced_tokens) == (0.0, elsewhere.tokens)
@@ -597,7 +597,7 @@ async def test_a_price_is_known_or_said_to_be_unknown(asking: Asking) -> None:
     assert (unknown.cost_usd, unknown.unpriced_tokens) == (0.0, unknown.tokens)
 
 
-async def test_a_key_is_sent_and_never_shown(asking: Asking) -> None:
+async def test_key_is_sent_and_never_shown(asking: Asking) -> None:
     """The server gets the key; neither the model's repr nor its pickle holds it."""
     await asking.reply()
     sent = asking.fake.requests[0].headers
@@ -606,7 +606,7 @@ async def test_a_key_is_sent_and_never_shown(asking: Asking) -> None:
     assert KEY not in repr(vars(asking.model))
 
 
-async def test_a_server_of_the_owners_hears_which_request_it_is(asking: Asking) -> None:
+async def test_server_of_the_owners_hears_which_request_it_is(asking: Asking) -> None:
     """A trainer between us and a model joins its records with the edges; a provider hears nothing."""
     await asking.reply()
     asking.model.is_priced = True  # as if its own address were the fake's

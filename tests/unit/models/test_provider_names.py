@@ -127,14 +127,14 @@ async def test_nothing_of_the_users_variables_goes_to_an_address_given_in_code()
         ("openai:x", {"base_url": "http://me:word@host/"}, "holds a user or a password"),
     ],
 )
-def test_a_name_that_is_no_good_says_what_to_write(name: str, options: dict[str, str], words: str) -> None:
+def test_name_that_is_no_good_says_what_to_write(name: str, options: dict[str, str], words: str) -> None:
     """The error says what would be accepted, and shows no password."""
     with pytest.raises(ConfigError, match=words) as caught:
         ProviderModel(name, **options)  # type: ignore[arg-type]
     assert "word@" not in str(caught.value)
 
 
-def test_a_key_travels_as_a_reference() -> None:
+def test_key_travels_as_a_reference() -> None:
     """A pickle holds no key; where it is opened in the same process it is the same key, and gone with it."""
     model = ProviderModel("openai:gpt-5", api_key="sk-of-a-test")
     data = pickle.dumps(model)

@@ -69,7 +69,7 @@ def test_turn_by_turn_only_what_is_new_is_looked_at(
     assert told.shown == after
 
 
-def test_a_result_that_comes_late_takes_the_place_of_the_made_up_one() -> None:
+def test_result_that_comes_late_takes_the_place_of_the_made_up_one() -> None:
     """The one case in which what was shown before is shown differently; reported as counts of the whole."""
     told = ProviderView(GRAMMARS["mistral"])
     assert told.take(0, [reply("call_1_0"), user("and?")]) == Repairs(missing=1)
@@ -80,7 +80,7 @@ def test_a_result_that_comes_late_takes_the_place_of_the_made_up_one() -> None:
     assert told.take(4, [user("well")]) is NO_REPAIRS
 
 
-def test_a_conversation_of_many_turns_makes_each_id_once() -> None:
+def test_conversation_of_many_turns_makes_each_id_once() -> None:
     """Whatever a turn costs, it costs for its own calls alone."""
     made: list[bytes] = []
     rule = GRAMMARS["mistral"]

@@ -114,7 +114,7 @@ async def reply(model: RecordedModel, request: ModelRequest) -> AssistantMessage
     return await request_reply(model, request, StreamAssembler(1, unheard), unheard)
 
 
-async def test_a_reply_is_replayed_as_it_came(tmp_path: Path) -> None:
+async def test_reply_is_replayed_as_it_came(tmp_path: Path) -> None:
     """Thoughts, text, calls in pieces, usage, name and replay come back in the same pieces."""
     path = tmp_path / "new" / "cassette.json"
     recorder = RecordedModel(path, streaming(*WHOLE))
@@ -127,7 +127,7 @@ async def test_a_reply_is_replayed_as_it_came(tmp_path: Path) -> None:
     assert await reply(replayed, question(said("Hi."))) == await reply(recorder, question(said("Hi.")))
 
 
-async def test_the_file_is_private_lines_that_a_person_reads(tmp_path: Path) -> None:
+async def test_file_is_private_lines_that_a_person_reads(tmp_path: Path) -> None:
     """One object a line: version and models, then exchanges, whose text is whole; only its owner reads it."""
     path = tmp_path / "cassette.json"
     await heard(RecordedModel(path, streaming("Grüße\u2028", "dich")), question(said("Hi.")))
@@ -190,7 +190,7 @@ CHANGES: dict[str, Callable[[], ModelRequest]] = {
 
 
 @pytest.mark.parametrize("place", CHANGES)
-async def test_a_miss_shows_the_nearest_question(tmp_path: Path, place: str) -> None:
+async def test_miss_shows_the_nearest_question(tmp_path: Path, place: str) -> None:
     """Anything that a model sees counts; the error names the line, the place and both texts."""
     path = tmp_path / "cassette.json"
     recorder = RecordedModel(path, streaming("Done."))
@@ -301,7 +301,7 @@ async def test_no_secret_is_written(tmp_path: Path, leak: str) -> None:
             await reply(replayed, asked)
 
 
-async def test_a_conversation_with_a_secret_goes_on(tmp_path: Path) -> None:
+async def test_conversation_with_a_secret_goes_on(tmp_path: Path) -> None:
     """The next question holds the secret while recording and the mark while replaying, and is found."""
     path = tmp_path / "cassette.json"
     recorder = RecordedModel(path, taking_turns(streaming("Use ", SECRET), streaming("Done.")))
@@ -345,7 +345,7 @@ async def test_every_kind_of_model_is_recorded(tmp_path: Path) -> None:
         assert (first.text, first.tool_calls[0].arguments) == ("Reading.", {"path": "a"})
 
 
-async def test_a_question_asked_again_replaces_its_replies(tmp_path: Path) -> None:
+async def test_question_asked_again_replaces_its_replies(tmp_path: Path) -> None:
     """Recording again replaces what was recorded of the same question, and keeps the others."""
     path = tmp_path / "cassette.json"
     first = RecordedModel(path, streaming("old"))
@@ -379,7 +379,7 @@ async def test_many_record_to_one_file_at_once(tmp_path: Path) -> None:
     ]
 
 
-async def test_an_interrupted_reply_is_not_recorded(tmp_path: Path) -> None:
+async def test_interrupted_reply_is_not_recorded(tmp_path: Path) -> None:
     """Of a reply that nobody waited for to its end nothing is in the file."""
     path = tmp_path / "cassette.json"
     stream = RecordedModel(path, streaming("one", "two")).stream(question(said("Hi.")))
@@ -427,7 +427,7 @@ def test_bad_files_and_arguments_are_named(tmp_path: Path) -> None:
             RecordedModel(bad)
 
 
-async def test_a_file_that_cannot_be_written_fails_the_question(tmp_path: Path) -> None:
+async def test_file_that_cannot_be_written_fails_the_question(tmp_path: Path) -> None:
     """No session gets a reply that is not in the file; the error names the file."""
     place = tmp_path / "file"
     recorder = RecordedModel(place / "cassette.json", streaming("Hi."))
@@ -436,7 +436,7 @@ async def test_a_file_that_cannot_be_written_fails_the_question(tmp_path: Path) 
         await reply(recorder, question(said("Hi.")))
 
 
-async def test_a_piece_that_a_person_spoiled_is_named(tmp_path: Path) -> None:
+async def test_piece_that_a_person_spoiled_is_named(tmp_path: Path) -> None:
     """A file may be edited; what is no piece any more fails with its line."""
     path = tmp_path / "cassette.json"
     await heard(RecordedModel(path, streaming("Hi.")), question(said("Hi.")))

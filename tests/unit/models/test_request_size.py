@@ -52,7 +52,7 @@ def test_what_a_provider_refuses_for_certain_is_an_overflow(
         check_size(question(message), model)
 
 
-def test_the_limits_are_those_that_providers_document() -> None:
+def test_limits_are_those_that_providers_document() -> None:
     """By provider: tools, images and bytes of one request; None = none is documented."""
     limits = {name: (each.most_tools, each.most_images, each.most_bytes) for name, each in PROVIDERS.items()}
     assert limits == {

@@ -44,7 +44,7 @@ values: st.SearchStrategy[JsonValue] = st.recursive(
 
 
 @given(text=texts)
-def test_a_text_is_joined_and_then_replaced(text: str) -> None:
+def test_text_is_joined_and_then_replaced(text: str) -> None:
     """What can be encoded is the very same text; each lone half becomes one U+FFFD, and no pair is lost."""
     shown = repair_text(text)
     shown.encode()
@@ -54,7 +54,7 @@ def test_a_text_is_joined_and_then_replaced(text: str) -> None:
 
 
 @given(value=st.dictionaries(texts, values, max_size=4))
-def test_a_value_keeps_its_members(value: dict[str, JsonValue]) -> None:
+def test_value_keeps_its_members(value: dict[str, JsonValue]) -> None:
     """Keys that would become one stay two; what is whole is not copied."""
     shown = repair_object(value)
     json.dumps(shown, ensure_ascii=False).encode()

@@ -56,7 +56,7 @@ async def reply_to(provider: str, events: Sequence[Event]) -> AssistantMessage:
 
 
 @served
-async def test_the_last_usage_of_a_stream_counts(provider: str) -> None:
+async def test_last_usage_of_a_stream_counts(provider: str) -> None:
     """Whether it comes once, with each chunk, or twice at the end: tokens are not added up."""
     words = [chunk({"content": "w"}, **used(1000, number)) for number in range(1, 31)]
     last = chunk({}, "stop", **used(1000, 30))
@@ -96,14 +96,14 @@ async def test_finish_reasons_are_read_as_servers_send_them() -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "ollama"])
-async def test_a_last_chunk_without_a_delta_ends_the_reply(provider: str) -> None:
+async def test_last_chunk_without_a_delta_ends_the_reply(provider: str) -> None:
     """Its finish reason counts; chunks without a delta in between add nothing."""
     events = [chunk({"content": "fi"}), chunk(None), chunk({"content": "ne"}), chunk(None, "stop")]
     assert (await reply_to(provider, events)).text == "fine"
 
 
 @served
-async def test_a_call_without_a_name_is_a_call(provider: str) -> None:
+async def test_call_without_a_name_is_a_call(provider: str) -> None:
     """An empty name, no name at all, or one that comes late: the session answers it, nothing is dropped."""
     empty: dict[str, Any] = {"name": ""}
     # Mistral's library accepts no piece without the member.
@@ -117,7 +117,7 @@ async def test_a_call_without_a_name_is_a_call(provider: str) -> None:
         assert (call.name, call.arguments) == ("read", {})
 
 
-async def test_a_piece_with_an_index_that_nobody_opened_continues_the_open_call() -> None:
+async def test_piece_with_an_index_that_nobody_opened_continues_the_open_call() -> None:
     """It has neither a name nor an id, so it begins nothing."""
     events = [
         chunk(piece(0, '{"path"', name="read", id="c1")),

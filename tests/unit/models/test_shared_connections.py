@@ -43,7 +43,7 @@ async def test_copies_share_connections_until_the_last_is_closed(provider: str) 
 
 
 @pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic"])
-async def test_a_model_closed_during_a_reply_leaves_no_connection(provider: str) -> None:
+async def test_model_closed_during_a_reply_leaves_no_connection(provider: str) -> None:
     """The end of the reply closes them; a loop may end right after it."""
     async with FakeProvider([FakeReply("a few words of a reply", between_s=0.01)]) as fake:
         model = ProviderModel(MODELS[provider], api_key="a", base_url=fake.url(provider))

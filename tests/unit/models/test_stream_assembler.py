@@ -82,7 +82,7 @@ def _call(message: AssistantMessage, place: int) -> ToolCall:
     return block
 
 
-def test_the_seeds_example() -> None:
+def test_seeds_example() -> None:
     """Seed 000, section 2.2: text, then one call in three fragments."""
     parts = ['{"file_', 'path": "/sr', 'c/user/main.ts"}']
     pieces: list[Piece] = ["I'll read that", " file for you."]
@@ -116,7 +116,7 @@ def test_two_calls_are_two_calls(pieces: list[CallPiece]) -> None:
     assert [call.arguments for call in message.tool_calls] == [{"a": 1}, {"a": 2}]
 
 
-def test_a_call_cut_short_is_not_acted_on() -> None:
+def test_call_cut_short_is_not_acted_on() -> None:
     """Half a content must not be written, also if the provider does not say that it was cut.
 
     What came is kept, so that the model sees what it did. A last brace may be missing where nothing was cut.
@@ -209,13 +209,13 @@ def test_what_is_no_piece_is_refused(piece: Any, words: str) -> None:
         assembled(iter([piece]))
 
 
-def test_a_call_that_goes_on_after_its_end_is_refused() -> None:
+def test_call_that_goes_on_after_its_end_is_refused() -> None:
     """Its arguments were read and reported already."""
     with pytest.raises(ModelError, match="after its end"):
         assembled(iter([CallPiece("{}", 0, "c1", "read", ends=True), CallPiece("{}", 0)]))
 
 
-def test_a_reply_is_bounded() -> None:
+def test_reply_is_bounded() -> None:
     """One argument text, the whole reply and the number of its blocks."""
     small = StreamAssembler(TURN, lambda event: None, max_argument_chars=10, max_reply_chars=20)
     small.take(CallPiece("x" * 10, 0, name="read"))

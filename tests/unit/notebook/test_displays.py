@@ -118,7 +118,7 @@ def test_nothing_that_a_value_holds_becomes_markup(text: str) -> None:
     assert "\u202e" not in render_tree_text(snapshot)
 
 
-def test_a_tree_is_a_table_in_tree_order_with_a_bound() -> None:
+def test_tree_is_a_table_in_tree_order_with_a_bound() -> None:
     """Children come after their parents, and what is too much is counted."""
     snapshot = {**snapshot_with("x"), "questions": []}
     first = snapshot["rows"][0]
@@ -135,6 +135,6 @@ def test_a_tree_is_a_table_in_tree_order_with_a_bound() -> None:
 
 
 @pytest.mark.parametrize("values", [[], (), [1], ("a", "b"), [None]])
-def test_a_sequence_of_anything_else_is_left_alone(values: Any) -> None:
+def test_sequence_of_anything_else_is_left_alone(values: Any) -> None:
     """Lists of a notebook that are not of this package look as ever."""
     assert render_sequence(values) is None

@@ -37,7 +37,7 @@ class Heard:
             self.first.set_result((message, threading.current_thread().name))
 
 
-def test_an_answer_is_sent_by_the_view_thread_alone(views: ViewThread, tmp_path: Path) -> None:
+def test_answer_is_sent_by_the_view_thread_alone(views: ViewThread, tmp_path: Path) -> None:
     """A message of a thread with a loop of its own touches neither that loop nor the caller's."""
     heard = Heard()
     talk = TreeTalk(views, tmp_path, "t" + "0" * 16, heard.send)

@@ -57,7 +57,7 @@ def found(**settings: dict[str, Any]) -> list[InstalledTool]:
     ],
     ids=["a tool", "one", "several", "a generator", "a method", "none", "an empty list"],
 )  # fmt: skip
-def test_an_entry_point_is_a_tool_or_a_factory(site: Site, code: str, target: str, names: list[str]) -> None:
+def test_entry_point_is_a_tool_or_a_factory(site: Site, code: str, target: str, names: list[str]) -> None:
     """A factory gives one tool, several or none; each knows its plugin, distribution and source."""
     module = site.install("radio", code, target=target)
     tools = found()
@@ -68,7 +68,7 @@ def test_an_entry_point_is_a_tool_or_a_factory(site: Site, code: str, target: st
 
 
 @pytest.mark.covers("S23")
-def test_a_factory_is_told_what_the_tree_is_and_its_own_configuration(site: Site) -> None:
+def test_factory_is_told_what_the_tree_is_and_its_own_configuration(site: Site) -> None:
     """It may change its copy of the configuration; nobody else sees that."""
     site.install(
         "radio",
@@ -105,7 +105,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_broken_plugin_is_an_error_that_names_its_distribution(site: Site, how: str) -> None:
+def test_broken_plugin_is_an_error_that_names_its_distribution(site: Site, how: str) -> None:
     """And says how to do without it, which works."""
     code, words = BROKEN[how]
     module = site.install("bad-radio", code, plugin="radio")
@@ -167,7 +167,7 @@ CLASHES = {
 
 @pytest.mark.covers("S21")
 @pytest.mark.parametrize("how", CLASHES)
-def test_a_clash_names_both_sides(site: Site, how: str) -> None:
+def test_clash_names_both_sides(site: Site, how: str) -> None:
     """And with it the distributions to choose between."""
     first, second, words = CLASHES[how]
     for distribution, code, plugin in (first, second):
@@ -193,7 +193,7 @@ def test_this_package_s_own_tools_are_no_plugin_s(site: Site) -> None:
     assert {each.plugin for each in tools} == {"", "aaa"}
 
 
-def test_a_distribution_is_found_once_it_is_installed_and_no_longer(site: Site) -> None:
+def test_distribution_is_found_once_it_is_installed_and_no_longer(site: Site) -> None:
     """A program that runs on sees what was installed or removed since it made its last tree."""
     assert found() == []
     site.install("radio", ONE, target="tune")

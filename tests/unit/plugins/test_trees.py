@@ -71,7 +71,7 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.covers("S23", "A31", "S22")
-async def test_a_factory_is_called_once_for_each_tree(
+async def test_factory_is_called_once_for_each_tree(
     site: Site, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """When the tree is made, with its agents, channel, group and what the owner says to the plugin."""
@@ -103,7 +103,7 @@ def _bytes(path: Path) -> bytes:
 
 @pytest.mark.covers("S23")
 @pytest.mark.slow
-async def test_a_plugin_is_told_anew_when_a_tree_is_resumed(
+async def test_plugin_is_told_anew_when_a_tree_is_resumed(
     site: Site, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """Its configuration is the program's; left out then, its tools are gone."""
@@ -127,7 +127,7 @@ async def test_a_plugin_is_told_anew_when_a_tree_is_resumed(
 @pytest.mark.covers("I35")
 @pytest.mark.slow
 @pytest.mark.parametrize("named", ["stations", "Radio", "group:plugins"])
-async def test_an_optional_tool_is_there_where_a_list_names_it(
+async def test_optional_tool_is_there_where_a_list_names_it(
     site: Site, tmp_path: Path, options: dict[str, Any], named: str
 ) -> None:
     """By its own name, its plugin's id or all plugins' group; by nothing else."""
@@ -152,7 +152,7 @@ def tune() -> str:
     return "played"
 
 
-def test_a_tool_of_the_program_s_clashes_with_a_plugin_s(
+def test_tool_of_the_program_s_clashes_with_a_plugin_s(
     site: Site, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """Both are named; without plugins nothing is."""
@@ -217,7 +217,7 @@ def tools(context):
 """
 
 
-async def test_a_plugin_s_tool_is_given_what_it_declares(
+async def test_plugin_s_tool_is_given_what_it_declares(
     site: Site, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """The reader it needs and the web it uses where there is one; nothing else that the session holds."""
@@ -228,7 +228,7 @@ async def test_a_plugin_s_tool_is_given_what_it_declares(
         assert (await tree.main.call("spy", {})).output == ["reader"]
 
 
-async def test_a_plugin_whose_tier_is_below_its_capabilities_is_refused(
+async def test_plugin_whose_tier_is_below_its_capabilities_is_refused(
     site: Site, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """Where the tree is made, naming tool, capability and fix."""

@@ -71,7 +71,7 @@ def only_removes(withheld: Withheld, case: Case) -> None:
 
 
 @given(cases)
-def test_a_turn_holds_what_each_of_its_askers_leaves_it(case: Case) -> None:
+def test_turn_holds_what_each_of_its_askers_leaves_it(case: Case) -> None:
     """Whoever is no owner takes the owners' tools away, and each group what its lists remove."""
     only_removes(SessionPolicy.find_withheld, case)
     policy, several = case
@@ -95,7 +95,7 @@ def _groups_do_not_count(policy: SessionPolicy, several: Iterable[Principal]) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", [_first_alone, _any_owner_will_do, _groups_do_not_count])
-def test_the_property_fails_for_one_that_leaves_more(planted: Withheld) -> None:
+def test_property_fails_for_one_that_leaves_more(planted: Withheld) -> None:
     """Each planted bug is found."""
 
     def is_found(case: Case) -> bool:
@@ -108,7 +108,7 @@ def test_the_property_fails_for_one_that_leaves_more(planted: Withheld) -> None:
     find(cases, is_found, settings=SEARCH)
 
 
-def test_an_owner_s_tool_needs_an_owner_on_both_sides() -> None:
+def test_owner_s_tool_needs_an_owner_on_both_sides() -> None:
     """It stays where session and asker are owners; a guest among the askers withholds it."""
     owner, guest = (Principal(name, "", "", "", name == "owner") for name in ("owner", "guest"))
     policy = CompiledPolicy(ROWS, PolicyConfig())

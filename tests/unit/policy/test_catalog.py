@@ -62,14 +62,14 @@ def test_every_built_in_tool_is_its_row(tool: Tool[Any]) -> None:
         {"is_ready": False},
     ],
 )
-def test_a_row_that_drifts_is_found(change: dict[str, Any]) -> None:
+def test_row_that_drifts_is_found(change: dict[str, Any]) -> None:
     """Each column is compared."""
     (tool,) = [each for each in builtin_tools() if each.name == "exec"]
     with pytest.raises(AssertionError):
         same_as_its_class(replace(ROWS["exec"], **change), tool)
 
 
-def test_the_table_is_whole_and_says_what_is_to_come() -> None:
+def test_table_is_whole_and_says_what_is_to_come() -> None:
     """Every tool of the specification has a row; ready are the built-in ones and no other."""
     for section, names in SPECIFIED.items():
         assert {ROWS[name].section for name in names.split()} == {section}
@@ -83,7 +83,7 @@ def test_no_name_stands_for_two_tools() -> None:
     assert len(names) == len(set(names))
 
 
-def test_a_worker_only_observes() -> None:
+def test_worker_only_observes() -> None:
     """ReadOnly, no handle that changes anything, and nothing besides the eight."""
     observing = [row.name for row in CATALOG if SessionKind.WORKER in row.kinds]
     assert observing == OBSERVING.split()
@@ -100,7 +100,7 @@ def test_no_row_is_below_the_tier_of_its_capabilities() -> None:
         assert highest is None or row.tier >= highest.tier, row.name
 
 
-def test_a_plugin_puts_its_tools_into_no_profile() -> None:
+def test_plugin_puts_its_tools_into_no_profile() -> None:
     """An owner's ``also_allow`` does, not the plugin's author."""
     (tool,) = [each for each in builtin_tools() if each.name == "read"]
     assert build_row(tool).profiles == {"coding"}

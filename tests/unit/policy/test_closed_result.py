@@ -341,7 +341,7 @@ def test_values_at_the_bounds_pass(schema: dict[str, Any], value: Any) -> None:
 
 
 @pytest.mark.parametrize("day", ["2026-02-29", "2026-13-01", "2026-11-31"])
-def test_a_moment_of_a_day_that_does_not_exist_is_refused(day: str) -> None:
+def test_moment_of_a_day_that_does_not_exist_is_refused(day: str) -> None:
     """Its digits could carry what no date says."""
     form = derive_closed_form({"type": "string", "format": "date-time"})
     assert isinstance(form, ClosedResult)

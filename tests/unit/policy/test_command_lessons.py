@@ -159,7 +159,7 @@ def test_options_of_a_shell_count_wherever_they_are(command: str) -> None:
 
 
 @pytest.mark.covers("REL-L31")
-def test_a_program_that_is_a_link_to_another_is_in_doubt() -> None:
+def test_program_that_is_a_link_to_another_is_in_doubt() -> None:
     """Whatever ``ls`` leads to is what runs; one shell may stand for another."""
 
     def links(name: str) -> str:

@@ -80,7 +80,7 @@ def wrapping_changes_nothing(judge_: Judge, wrappers: list[str], call: str) -> N
 
 @pytest.mark.covers("REL-L20", "REL-L21")
 @given(case=WRAPPED)
-def test_a_wrapped_call_is_judged_by_what_it_runs(case: tuple[list[str], str]) -> None:
+def test_wrapped_call_is_judged_by_what_it_runs(case: tuple[list[str], str]) -> None:
     """Up to twenty wrappers deep."""
     wrapping_changes_nothing(verdict, *case)
 
@@ -144,7 +144,7 @@ OPTIONS = st.tuples(
 
 @pytest.mark.covers("REL-L25")
 @given(case=OPTIONS)
-def test_an_unknown_or_shortened_option_is_refused(case: tuple[str, str]) -> None:
+def test_unknown_or_shortened_option_is_refused(case: tuple[str, str]) -> None:
     """Every program, every letter, every beginning of an option's name."""
     knows_its_options(read_arguments, *case)
 
@@ -225,7 +225,7 @@ def test_every_argument_counts(arguments: dict[str, object], doubt: str) -> None
     assert found.is_harmless is (not doubt)
 
 
-def test_the_place_belongs_to_what_is_taken_word_by_word() -> None:
+def test_place_belongs_to_what_is_taken_word_by_word() -> None:
     """Removing ``x`` in another directory removes something else; listing one is harmless anywhere."""
 
     def at(command: str, place: str) -> Precedent:
@@ -238,7 +238,7 @@ def test_the_place_belongs_to_what_is_taken_word_by_word() -> None:
 @pytest.mark.parametrize(
     "command", ["rm x", "mkdir x", "sh -c ls", "env ls", "ls | wc", "sort -o x y", "python x", "./ls", "LS"]
 )
-def test_a_program_without_a_shell_is_a_harmless_one(command: str) -> None:
+def test_program_without_a_shell_is_a_harmless_one(command: str) -> None:
     """No wrapper, no change, no path of one's own."""
     with pytest.raises(ValueError, match=r"\w"):
         parse_single_program(command, find_program)
@@ -254,7 +254,7 @@ def test_what_the_shell_does_not_know_itself_must_be_found(command: str) -> None
     assert "not a program of the system" in verdict(command, without_time).doubt
 
 
-def test_a_program_without_a_shell_goes_by_its_path() -> None:
+def test_program_without_a_shell_goes_by_its_path() -> None:
     """Its arguments are what was written."""
     assert parse_single_program("ls -l '*' *", find_program) == ("/usr/bin/ls", "-l", "*", "*")
 
@@ -279,7 +279,7 @@ def test_what_changes_files_is_never_known_to_be_harmless(program: str) -> None:
     assert PROGRAMS.get(program) is None or PROGRAMS[program].effect == "makes"
 
 
-def test_a_request_says_why_its_command_is_open() -> None:
+def test_request_says_why_its_command_is_open() -> None:
     """Whatever else is known about it; a harmless command runs nothing of the workspace."""
     for command, words in (
         ("sh run$((1+1)).sh", "computes"),

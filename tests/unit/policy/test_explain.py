@@ -216,7 +216,7 @@ def test_every_step_has_the_specification_s_label() -> None:
     ]
 
 
-def test_an_explanation_names_list_and_entry() -> None:
+def test_explanation_names_list_and_entry() -> None:
     """The deny entry as it is written; the profile; nothing where an allow list lacks the tool."""
     assert removal_of("Shell", MAIN, tools=ToolPolicy(deny=("read", "group:runtime"))) == {
         "tool": "exec",
@@ -271,7 +271,7 @@ def test_what_comes_before_the_nine_is_named_first() -> None:
 
 
 @pytest.mark.covers("U15")
-def test_a_plugin_s_filter_judges_its_own_tools_alone() -> None:
+def test_plugin_s_filter_judges_its_own_tools_alone() -> None:
     """An allow list of a plugin leaves everybody else's tools alone."""
     policy = CompiledPolicy(ROWS, PolicyConfig(plugins={"radio": ToolLists(allow=("tune",))}))
     kept = policy.decide(MAIN).kept
@@ -280,7 +280,7 @@ def test_a_plugin_s_filter_judges_its_own_tools_alone() -> None:
     assert {"read", "exec", "ledger"} <= kept
 
 
-def test_a_plugin_s_tools_that_its_own_list_denies_are_gone() -> None:
+def test_plugin_s_tools_that_its_own_list_denies_are_gone() -> None:
     """The list's entry is named, and the plugin's other tools stay."""
     config = PolicyConfig(plugins={"radio": ToolLists(deny=("tune",))})
     kept = CompiledPolicy(ROWS, config).decide(MAIN).kept
@@ -309,7 +309,7 @@ def test_settings_of_one_model_come_before_those_of_its_provider(key: str) -> No
     assert ("read" in other, "write" in other) == (True, False)
 
 
-def test_an_unknown_name_is_not_held() -> None:
+def test_unknown_name_is_not_held() -> None:
     """It is explained like any tool that is not held, by rule 0."""
     found = CompiledPolicy(ROWS, PolicyConfig()).explain("exce", MAIN)
     assert (found.tool, found.kept) == ("exce", False)
@@ -320,7 +320,7 @@ def test_an_unknown_name_is_not_held() -> None:
 
 @pytest.mark.covers("I35")
 @pytest.mark.parametrize("entry", ["Station-List", "stations", "radio", "group:plugins"])
-def test_an_optional_tool_is_offered_where_a_list_names_it(entry: str) -> None:
+def test_optional_tool_is_offered_where_a_list_names_it(entry: str) -> None:
     """Its name, its plugin or all plugins; ``*`` names nothing."""
     with_it = PolicyConfig(tools=ToolPolicy(allow=("*", entry)))
     without = PolicyConfig(tools=ToolPolicy(allow=("*",)))
@@ -364,7 +364,7 @@ def test_also_allow_adds_to_the_profile_and_to_nothing_else() -> None:
     assert CompiledPolicy(ROWS, empty).decide(MAIN).kept == frozenset()
 
 
-def test_an_agent_s_profile_and_additions_stand_for_everybody_s() -> None:
+def test_agent_s_profile_and_additions_stand_for_everybody_s() -> None:
     """The narrower scope speaks where it says anything; lists of both count."""
     config = PolicyConfig(
         tools=ToolPolicy(profile="messaging", also_allow=("read",), deny=("write",)),
@@ -377,7 +377,7 @@ def test_an_agent_s_profile_and_additions_stand_for_everybody_s() -> None:
 
 
 @pytest.mark.parametrize("entry", ["ba*", "Shell", "group:runtime", "*e*"])
-def test_a_deny_list_reaches_side_names(entry: str) -> None:
+def test_deny_list_reaches_side_names(entry: str) -> None:
     """What the entry could call a tool by is enough to remove it."""
     assert "exec" not in CompiledPolicy(ROWS, PolicyConfig(tools=ToolPolicy(deny=(entry,)))).decide(MAIN).kept
 
@@ -397,7 +397,7 @@ def test_explanations_show_themselves() -> None:
     ]  # fmt: skip
 
 
-def test_a_policy_is_compiled_once() -> None:
+def test_policy_is_compiled_once() -> None:
     """Equal tools and an equal policy are the same object; another list or another tool is another one."""
     config = PolicyConfig(tools=ToolPolicy(deny=("exec",)))
     first = compile_policy(ROWS, config)
@@ -437,7 +437,7 @@ OPTIONAL = [row for row in CATALOG if ToolFlag.OPTIONAL in row.flags and not row
 
 @pytest.mark.parametrize("row", OPTIONAL, ids=lambda row: row.name)
 @pytest.mark.parametrize("profile", ["minimal", "coding", "messaging"])
-def test_an_optional_tool_comes_with_the_profile_that_includes_it(row: CatalogRow, profile: Any) -> None:
+def test_optional_tool_comes_with_the_profile_that_includes_it(row: CatalogRow, profile: Any) -> None:
     """It is asked for by that profile, and by no other; without a profile nothing asks for it."""
     chosen = CompiledPolicy(CATALOG, PolicyConfig(tools=ToolPolicy(profile=profile)))
     assert (row.name in chosen.decide(MAIN).kept) is (profile in row.profiles)

@@ -75,7 +75,7 @@ def test_every_variable_that_a_shell_sets_is_known() -> None:
         assert found.is_open, name
 
 
-def test_a_plain_command_is_not_open() -> None:
+def test_plain_command_is_not_open() -> None:
     """What people write: the person is not warned without a reason."""
     for text in (
         "set -euo pipefail\ncd sub && make -j4 2>&1 | tail -5",
@@ -139,7 +139,7 @@ def test_braces_that_are_not_read_leave_the_command_open(form: str) -> None:
         ("cat <<'E'\n$W\nE", False),
     ],
 )
-def test_a_document_is_read_as_who_gets_it_reads_it(text: str, is_run: bool) -> None:
+def test_document_is_read_as_who_gets_it_reads_it(text: str, is_run: bool) -> None:
     """For a shell it is a program; for another command what is quoted in it names nothing."""
     assert bool(collect_words(text, {}).why_open) is is_run
     assert collect_words(text.replace("$W", "hidden/a.txt"), {}).words >= {"hidden/a.txt"}

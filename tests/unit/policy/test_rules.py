@@ -44,7 +44,7 @@ def slips(rule: Rule) -> list[str]:
         ("Deploy", "'deploy'"),
     ],
 )
-def test_a_rule_for_no_tool_is_said(tool: str, words: str) -> None:
+def test_rule_for_no_tool_is_said(tool: str, words: str) -> None:
     """With its number, and the name that was probably meant."""
     (slip,) = slips(Rule(tool=tool, answer="deny"))
     assert f"approver: rule 2 ({tool!r}) matches no call" in slip
@@ -52,7 +52,7 @@ def test_a_rule_for_no_tool_is_said(tool: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["deploy", "*", "d?ploy", "exec", "mem*", "[ad]*"])
-def test_a_rule_for_a_tool_here_or_of_this_package_is_not(tool: str) -> None:
+def test_rule_for_a_tool_here_or_of_this_package_is_not(tool: str) -> None:
     """A tool that was left out may come again."""
     assert slips(Rule(tool=tool)) == []
 
@@ -74,7 +74,7 @@ def test_a_rule_for_a_tool_here_or_of_this_package_is_not(tool: str) -> None:
         *("/options/a/b", "/either/nme", "/either/inner/inner/nme", "/", "/tags/1/inner/name/x"),
     ],
 )
-def test_a_pointer_into_nothing_is_said(pointer: str) -> None:
+def test_pointer_into_nothing_is_said(pointer: str) -> None:
     """Where the tool's schema has no such place."""
     (slip,) = slips(Rule(tool="deploy", where={pointer: "x"}))
     assert f"'deploy' takes nothing at {pointer!r}" in slip
@@ -84,13 +84,13 @@ def test_a_pointer_into_nothing_is_said(pointer: str) -> None:
     "pointer",
     ["", "/target", "/tags/0", "/tags/1/name", "/tags/77/inner/inner/name", "/options/any", "/either/name"],
 )
-def test_a_pointer_to_what_may_be_there_is_not(pointer: str) -> None:
+def test_pointer_to_what_may_be_there_is_not(pointer: str) -> None:
     """Optional, listed, referred to, or in a variant."""
     assert slips(Rule(tool="deploy", where={pointer: "x"})) == []
     assert slips(Rule(tool="*", where={pointer: "x"})) == []
 
 
-def test_an_open_schema_may_hold_anything() -> None:
+def test_open_schema_may_hold_anything() -> None:
     """What is not described can be given."""
     assert slips(Rule(tool="anything", where={"/other/3": "x"})) == []
     (slip,) = slips(Rule(tool="anything", where={"/path/3": "x"}))
@@ -109,7 +109,7 @@ def test_each_rule_is_judged_for_itself() -> None:
 @pytest.mark.parametrize(
     ("type_", "holds"), [("object", True), (["object", "null"], True), ("string", False), (["null"], False)]
 )
-def test_a_place_is_looked_for_where_the_type_may_have_members(type_: JsonValue, holds: bool) -> None:
+def test_place_is_looked_for_where_the_type_may_have_members(type_: JsonValue, holds: bool) -> None:
     """The type may be one name or a list of them."""
     schema: dict[str, JsonValue] = {"properties": {"inner": {"type": type_}}}
     rule = Rule(tool="nested", where={"/inner/name": "x"})
@@ -124,12 +124,12 @@ def test_a_place_is_looked_for_where_the_type_may_have_members(type_: JsonValue,
     ],
     ids=["itself", "variants"],
 )
-def test_a_search_without_an_end_counts_as_found(circle: dict[str, JsonValue]) -> None:
+def test_search_without_an_end_counts_as_found(circle: dict[str, JsonValue]) -> None:
     """A rule is not called wrong because its tool's schema refers to itself."""
     assert list(find_rule_slips("approver", [Rule(tool="*", where={"/x": "y"})], {"round": circle}, {})) == []
 
 
-def test_a_wide_schema_is_looked_at_to_a_bound() -> None:
+def test_wide_schema_is_looked_at_to_a_bound() -> None:
     """What comes after a thousand variants counts as possible."""
     for variants, is_wrong in ((900, True), (1_100, False)):
         wide: dict[str, JsonValue] = {"anyOf": [{"type": "string"}] * variants, "type": "string"}

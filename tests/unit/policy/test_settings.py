@@ -67,14 +67,14 @@ def test_both_forms_and_both_spellings_say_the_same() -> None:
         ('{"groups": {"g": {"profile": "full"}}}', "groups.g.profile: no setting is called that"),
     ],
 )
-def test_a_file_that_says_something_else_is_refused(text: str, words: str) -> None:
+def test_file_that_says_something_else_is_refused(text: str, words: str) -> None:
     """A misspelt member must not leave a tool in: it is an error, with its place."""
     with pytest.raises(ConfigError) as caught:
         parse_policy(text, form="json", place="p")
     assert words in str(caught.value)
 
 
-def test_a_settled_policy_cannot_change() -> None:
+def test_settled_policy_cannot_change() -> None:
     """Configuration is frozen."""
     with pytest.raises(ValueError, match="frozen"):
         PolicyConfig().strict = True
@@ -105,7 +105,7 @@ SLIPS = [
 
 
 @pytest.mark.parametrize(("config", "words"), SLIPS)
-def test_a_slip_is_told_and_in_a_strict_policy_an_error(config: PolicyConfig, words: str) -> None:
+def test_slip_is_told_and_in_a_strict_policy_an_error(config: PolicyConfig, words: str) -> None:
     """The list is used as it is; strict refuses the policy."""
     assert CompiledPolicy(ROWS, config).warnings == (words,)
     with pytest.raises(ConfigError) as caught:

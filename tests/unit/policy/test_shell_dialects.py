@@ -212,7 +212,7 @@ def test_without_bash_text_is_for_the_shell_of_posix() -> None:
 
 
 @pytest.mark.parametrize("command", ["sh - -c ls", "bash - -c 'ls -l'", "dash -e - -c ls", "sh -- -c ls"])
-def test_a_file_named_like_an_option_is_no_text(command: str) -> None:
+def test_file_named_like_an_option_is_no_text(command: str) -> None:
     """Behind ``-`` and ``--`` options have ended: ``-c`` is a script of the workspace."""
     assert not verdict(command).is_harmless
     assert verdict(command).doubt
@@ -252,7 +252,7 @@ def with_locale(name: str, value: str) -> list[Precedent]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_locale_whose_letters_hide_no_sign_is_harmless(name: str) -> None:
+def test_locale_whose_letters_hide_no_sign_is_harmless(name: str) -> None:
     """Those of ASCII and UTF-8: no byte of a letter is a backslash or a quote."""
     for value in LOCALES:
         assert all(found.is_harmless for found in with_locale(name, value)), value

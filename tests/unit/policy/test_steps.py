@@ -193,7 +193,7 @@ PLANTED = [
 
 @pytest.mark.covers("REL-P1", "REL-P2", "REL-P3", "REL-P5")
 @pytest.mark.parametrize(("holds", "planted"), PLANTED)
-def test_a_planted_fault_breaks_its_promise(holds: Callable[[Sift], None], planted: Sift) -> None:
+def test_planted_fault_breaks_its_promise(holds: Callable[[Sift], None], planted: Sift) -> None:
     """Each promise finds the fault it is against."""
     with pytest.raises(AssertionError):
         holds(planted)

@@ -74,7 +74,7 @@ def test_names_fold_once() -> None:
 
 
 @pytest.mark.parametrize("planted", [str.casefold, str.strip, lambda name: name.strip(" .").lower()])
-def test_a_planted_fold_is_found(planted: Fold) -> None:
+def test_planted_fold_is_found(planted: Fold) -> None:
     """Folding case alone, edges alone, or both without width is not enough."""
     with pytest.raises(AssertionError):
         folds_once(planted)
@@ -124,7 +124,7 @@ class NamelessWords(Vocabulary):
 
 @pytest.mark.covers("REL-P7")
 @pytest.mark.parametrize("planted", [ExactWords, NamelessWords])
-def test_a_planted_reading_is_found(planted: Words) -> None:
+def test_planted_reading_is_found(planted: Words) -> None:
     """A deny list that a capital letter or an alias gets past fails the property."""
     with pytest.raises(AssertionError):
         spelling_is_no_matter(planted)
@@ -160,14 +160,14 @@ def test_plugins_are_named_by_their_id_and_together() -> None:
     assert words.list_names(words.allowed("group:user")) == ("ledger",)
 
 
-def test_a_glob_that_denies_sees_aliases_and_one_that_allows_does_not() -> None:
+def test_glob_that_denies_sees_aliases_and_one_that_allows_does_not() -> None:
     """Deny ``ba*`` removes what ``bash`` calls; allow ``ba*`` lets no shell in by a side name."""
     words = Vocabulary(CATALOG)
     assert words.list_names(words.denied("ba*")) == ("exec",)
     assert words.allowed("ba*") == 0
 
 
-def test_a_tool_that_takes_the_place_of_another_falls_under_its_deny() -> None:
+def test_tool_that_takes_the_place_of_another_falls_under_its_deny() -> None:
     """A program's own ``bash`` is denied with ``exec``; a list that allows ``exec`` does not let it in."""
     words = Vocabulary([CatalogRow("bash", "Bash", "user", OWN.tier, OWN.kinds)])
     assert words.list_names(words.denied("exec")) == ("bash",)
@@ -198,7 +198,7 @@ def test_globs_of_lists_are_folded_as_names_are(entry: str, fits: list[str], fai
 
 
 @pytest.mark.parametrize("entry", ["!memory_*", "memory_*\\", "[[:small:]]*", "memory_[z-a]"])
-def test_an_entry_that_fits_nothing_is_unknown(entry: str) -> None:
+def test_entry_that_fits_nothing_is_unknown(entry: str) -> None:
     """So it is reported (POL6), and it allows and denies nothing."""
     words = Vocabulary(CATALOG)
     assert not words.is_known(entry)
@@ -215,6 +215,6 @@ def test_an_entry_that_fits_nothing_is_unknown(entry: str) -> None:
         ("", ("", "")),
     ],
 )
-def test_a_model_s_provider_is_its_first_part(model: str, parts: tuple[str, str]) -> None:
+def test_model_s_provider_is_its_first_part(model: str, parts: tuple[str, str]) -> None:
     """Either sign parts them; only the first one counts."""
     assert split_model_name(model) == parts

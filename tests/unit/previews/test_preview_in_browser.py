@@ -51,7 +51,7 @@ ATTACK: Final = """async (console_) => {
 
 
 @pytest.mark.covers("U20")
-async def test_a_hostile_page_reaches_no_cookie_of_its_host() -> None:
+async def test_hostile_page_reaches_no_cookie_of_its_host() -> None:
     """Cookies are shared by all ports: yet the page has none, and asks nothing but its own files."""
     files = {
         "index.html": b"<!doctype html><title>before</title><link rel=stylesheet href=a.css><body>"

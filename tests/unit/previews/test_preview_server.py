@@ -76,7 +76,7 @@ async def test_nobody_else_is_answered(server: PreviewServer, client: httpx.Asyn
 
 
 @pytest.mark.covers("U20")
-async def test_a_page_has_no_origin_and_loads_its_own_files_only(
+async def test_page_has_no_origin_and_loads_its_own_files_only(
     server: PreviewServer, client: httpx.AsyncClient
 ) -> None:
     """Every answer carries the headers that keep a page from cookies of this host."""
@@ -114,7 +114,7 @@ async def test_pages_end_with_their_session_and_keep_their_address(
     assert (await client.get(other.url)).status_code == 404
 
 
-async def test_the_port_closes_with_the_server(client: httpx.AsyncClient) -> None:
+async def test_port_closes_with_the_server(client: httpx.AsyncClient) -> None:
     """After the end nobody listens, and the end waits for that."""
     server = PreviewServer()
     page = server.publish("t", "main", "site", FILES, "index.html")
@@ -147,7 +147,7 @@ async def test_bounds_are_kept(server: PreviewServer) -> None:
             server.publish("t", f"main/b{number}", "site", full, "index.html")
 
 
-async def test_a_client_that_sends_nonsense_or_nothing_harms_nobody(
+async def test_client_that_sends_nonsense_or_nothing_harms_nobody(
     server: PreviewServer, client: httpx.AsyncClient
 ) -> None:
     """Bytes that are no request, an endless header and a silent connection."""

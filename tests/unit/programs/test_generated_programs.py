@@ -124,13 +124,13 @@ async def _all_equal(cases: range) -> None:
     assert kills > len(cases)
 
 
-async def test_a_lost_host_changes_nothing_of_a_program() -> None:
+async def test_lost_host_changes_nothing_of_a_program() -> None:
     """Result, effects, calls and notes are those of an undisturbed run, in any order of answers."""
     await _all_equal(range(SHORT_CASES))
 
 
 @pytest.mark.long
-async def test_a_lost_host_changes_nothing_of_many_programs() -> None:
+async def test_lost_host_changes_nothing_of_many_programs() -> None:
     """As above, with more programs."""
     await _all_equal(range(SHORT_CASES, SHORT_CASES + 20 * CASES))
 
@@ -187,7 +187,7 @@ PLANTED = (
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-async def test_a_planted_fault_is_found(planted: Any) -> None:
+async def test_planted_fault_is_found(planted: Any) -> None:
     """Each makes some program differ, or not end."""
 
     async def search() -> None:

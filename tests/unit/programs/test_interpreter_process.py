@@ -92,7 +92,7 @@ except NameError:
 """
 
 
-async def test_a_reused_interpreter_knows_nothing_of_the_program_before(process: InterpreterProcess) -> None:
+async def test_reused_interpreter_knows_nothing_of_the_program_before(process: InterpreterProcess) -> None:
     """Whatever that one rebound or seeded, the next one finds what the first one found."""
     unchecked = {"is_checked": True}
     first = await process.ask("one", opening(LOOKS) | unchecked)
@@ -118,14 +118,14 @@ async def test_its_end_is_said_to_all_that_wait(process: InterpreterProcess) -> 
     assert not process.is_running
 
 
-def test_a_missing_part_is_named() -> None:
+def test_missing_part_is_named() -> None:
     """With what to install."""
     found = FoundInterpreter("", "", "the library pydantic-monty is missing; install sessiontree[programs]")
     with pytest.raises(ConfinementUnavailable, match=r"install sessiontree\[programs\]"):
         build_confined_command(found)
 
 
-def test_the_interpreter_of_another_environment_s_packages_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interpreter_of_another_environment_s_packages_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment may use packages of another one; its own directory of programs has no interpreter."""
     elsewhere = replace(get_running_interpreter(), programs="/nonexistent")
     monkeypatch.setattr("sessiontree.programs.found.get_running_interpreter", lambda: elsewhere)

@@ -55,7 +55,7 @@ def is_interpreter(pid: int) -> bool:
     return any("from program import main" in word for word in words)
 
 
-async def test_a_program_survives_the_end_of_its_interpreters(tmp_path: Path) -> None:
+async def test_program_survives_the_end_of_its_interpreters(tmp_path: Path) -> None:
     """Another program may have caused it: it runs again from its facts, and repeats no call."""
     async with opened(tmp_path, COMPUTING) as tree:
         said = tree.main.send("go")
@@ -67,7 +67,7 @@ async def test_a_program_survives_the_end_of_its_interpreters(tmp_path: Path) ->
         assert [text for _, text in effects(tmp_path / "workspace")] == ["first", "last"]
 
 
-async def test_a_program_that_ends_its_interpreters_ends_alone(
+async def test_program_that_ends_its_interpreters_ends_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the second end in the same place, with an error that says so."""

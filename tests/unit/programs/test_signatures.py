@@ -31,7 +31,7 @@ SCHEMAS = [
 
 
 @pytest.mark.parametrize(("schema", "wanted"), SCHEMAS)
-def test_a_schema_is_the_narrowest_type(schema: object, wanted: str) -> None:
+def test_schema_is_the_narrowest_type(schema: object, wanted: str) -> None:
     """What has no type as narrow is Any: a call is checked again by its tool."""
     assert derive_type(schema) == wanted
 
@@ -58,12 +58,12 @@ def test_required_arguments_come_first_and_may_not_be_missing() -> None:
     ("tool", "wanted"),
     [("read", "read"), ("mcp__files__read-it", "mcp__files__read_it"), ("import", "import_")],
 )
-def test_a_function_has_the_tool_s_name_as_python_spells_it(tool: str, wanted: str) -> None:
+def test_function_has_the_tool_s_name_as_python_spells_it(tool: str, wanted: str) -> None:
     """Whatever the tool is called."""
     assert make_function_name(tool) == wanted
 
 
-def test_a_face_is_python_and_leads_each_function_to_its_tool() -> None:
+def test_face_is_python_and_leads_each_function_to_its_tool() -> None:
     """A built-in name is bound before the program; the tool that starts children is seen as functions."""
     tools = {name: {"type": "object"} for name in ("exec", "read", "sessions_spawn")}
     face = build_face(tools, "sessions_spawn")
@@ -76,7 +76,7 @@ def test_a_face_is_python_and_leads_each_function_to_its_tool() -> None:
     assert "spawn" not in alone.stubs + alone.prelude
 
 
-def test_a_time_bound_is_the_tool_s_own_if_it_has_one() -> None:
+def test_time_bound_is_the_tool_s_own_if_it_has_one() -> None:
     """Otherwise it bounds how long the program waits."""
     timed: dict[str, Any] = {"type": "object", "properties": {"timeout_s": {"type": "number"}}}
     assert format_signature("ask", timed) == "async def ask(*, timeout_s: float | None = ...) -> Any: ...\n"

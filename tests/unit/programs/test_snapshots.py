@@ -29,7 +29,7 @@ def snapshot(size: int = 1) -> ProgramSnapshot:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, BOUND + 10)), max_size=40))
-def test_a_cache_keeps_the_newest_up_to_its_bound(puts: list[tuple[str, int]]) -> None:
+def test_cache_keeps_the_newest_up_to_its_bound(puts: list[tuple[str, int]]) -> None:
     """A program has one snapshot at most; one that is too long replaces none by itself, and is not kept."""
     cache = SnapshotCache(BOUND)
     newest: dict[str, int] = {}
@@ -46,7 +46,7 @@ def test_a_cache_keeps_the_newest_up_to_its_bound(puts: list[tuple[str, int]]) -
         assert cache.take(program) is None
 
 
-def test_a_snapshot_fits_its_own_answers_in_their_order_alone() -> None:
+def test_snapshot_fits_its_own_answers_in_their_order_alone() -> None:
     """Also not those of another release, and not fewer than it was given."""
     one, two = answer("1.0/0", "1"), answer("1.0/1", "2")
     kept = ProgramSnapshot("1.4.0", 2, digest_of_answers([one, two]), b"", {})
@@ -81,7 +81,7 @@ async def run_once(code: str, *, rests: bool) -> tuple[Run, int]:
         return run, world.restored
 
 
-async def test_a_program_that_rested_goes_on_from_its_snapshot() -> None:
+async def test_program_that_rested_goes_on_from_its_snapshot() -> None:
     """It does not run from its text again, and comes to the same."""
     undisturbed, _ = await run_once(TWO_AT_ONCE, rests=False)
     rested, restored = await run_once(TWO_AT_ONCE, rests=True)
@@ -122,7 +122,7 @@ SPOILED = [b"", b"AAAA", bytes(1000)]
 
 
 @pytest.mark.parametrize("state", SPOILED)
-async def test_a_spoiled_snapshot_costs_nothing(state: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spoiled_snapshot_costs_nothing(state: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program runs from its text, with all its answers."""
     put = SNAPSHOTS.put
 

@@ -65,14 +65,14 @@ def check_list(tools: dict[str, Any], own: str) -> None:
 
 
 @given(tools=TOOLS, own=st.sampled_from(["Run it.", "x" * 700, "x" * 1_100]))
-def test_a_list_has_what_fits_and_counts_the_rest(tools: dict[str, Any], own: str) -> None:
+def test_list_has_what_fits_and_counts_the_rest(tools: dict[str, Any], own: str) -> None:
     """At most 1,200 characters, with whatever tools."""
     check_list(tools, own)
     check_list({**tools, "sessions_spawn": {}}, own)
 
 
 @pytest.mark.parametrize("bug", ["the note is not counted", "what does not fit is forgotten"])
-def test_a_planted_fault_of_the_list_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_fault_of_the_list_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The property fails for lists that are too long or silent."""
 
     def left_out(count: int, rest: str) -> str:

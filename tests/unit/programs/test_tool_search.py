@@ -143,7 +143,7 @@ async def test_without_an_interpreter_all_tools_are_offered(
 
 
 @pytest.mark.parametrize("has_stranger", [False, True])
-def test_a_search_for_somebody_else_finds_what_is_theirs(has_stranger: bool) -> None:
+def test_search_for_somebody_else_finds_what_is_theirs(has_stranger: bool) -> None:
     """What only owners may have called is not found by a turn that acts for a stranger."""
     table = ToolTable([*builtin_tools(), vault])
     policy = make_session_policy(

@@ -78,7 +78,7 @@ def test_files_it_includes_are_read_and_named(tmp_path: Path) -> None:
     assert places(tmp_path, text) == {"more", ".hooks", "absent", ".git/config"}
 
 
-def test_a_person_s_own_settings_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_person_s_own_settings_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the home and of the place that XDG says; ``~`` is the home."""
     (tmp_path / "home").mkdir()
     (tmp_path / "home/.gitconfig").write_text("[core]\nhooksPath = ~/mine\n")
@@ -88,7 +88,7 @@ def test_a_person_s_own_settings_count(tmp_path: Path, monkeypatch: pytest.Monke
     assert places(tmp_path, "") == {"../home/mine", ".everywhere"}
 
 
-def test_a_further_worktree_has_the_settings_of_its_repository(tmp_path: Path) -> None:
+def test_further_worktree_has_the_settings_of_its_repository(tmp_path: Path) -> None:
     """Its own directory names where they are."""
     own = tmp_path / "repository/worktrees/w"
     own.mkdir(parents=True)
@@ -99,7 +99,7 @@ def test_a_further_worktree_has_the_settings_of_its_repository(tmp_path: Path) -
     assert {Path(place).name for place in found} == {".hooks", ".own"}
 
 
-def test_a_change_is_seen_at_once(tmp_path: Path) -> None:
+def test_change_is_seen_at_once(tmp_path: Path) -> None:
     """What was read is kept by the file's version."""
     assert places(tmp_path, "[core]\nhooksPath = .one") == {".one"}
     assert places(tmp_path, "[core]\nhooksPath = .two") == {".two"}

@@ -84,7 +84,7 @@ def test_names_in_code_are_found_in_the_programs_directories(tmp_path: Path) -> 
     assert not [each for each in found if any(name in each for name in ("json", "not", "http"))]
 
 
-def test_a_named_module_is_asked_about_and_kept_away_from_commands(tmp_path: Path) -> None:
+def test_named_module_is_asked_about_and_kept_away_from_commands(tmp_path: Path) -> None:
     """Those that are there are read-only for a command, the others may not appear."""
     (tmp_path / "rules.py").write_text("")
     own = OwnPlaces(named=(str(tmp_path / "rules.py"), str(tmp_path / "absent.py")))
@@ -100,7 +100,7 @@ def test_a_named_module_is_asked_about_and_kept_away_from_commands(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.covers("WSP13")
-def test_an_approver_that_is_named_later_is_the_owners(tmp_path: Path) -> None:
+def test_approver_that_is_named_later_is_the_owners(tmp_path: Path) -> None:
     """No session writes the approver, or what it imports, before the program spawns with it."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()

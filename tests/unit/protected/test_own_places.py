@@ -54,7 +54,7 @@ def environment(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_environment_and_editable_packages_are_whole(environment: Path) -> None:
+def test_environment_and_editable_packages_are_whole(environment: Path) -> None:
     """All of ``.venv``; of the project the package that is installed editable, not what is next to it."""
     root = environment
     for name in ("app/__init__.py", "tests/__init__.py", "setup.py", "notes.md"):
@@ -87,7 +87,7 @@ def test_what_the_program_runs_is_protected_by_file(environment: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_project_that_is_its_own_environment_stays_usable(tmp_path: Path) -> None:
+def test_project_that_is_its_own_environment_stays_usable(tmp_path: Path) -> None:
     """``python -m venv .``: its parts are protected, the rest of the directory is the session's."""
     root = tmp_path / "project"
     venv.create(root, with_pip=False, symlinks=True)
@@ -124,7 +124,7 @@ def test_this_process_names_its_own(tmp_path: Path) -> None:
     assert ProtectedPlaces(str(tmp_path), own).see().paths == ()
 
 
-def test_a_file_s_module() -> None:
+def test_file_s_module() -> None:
     """By every ending that an importer takes, the longest that fits; a directory is called as it is."""
     for ending in all_suffixes():
         assert derive_module_name(f"a{ending}") == "a"

@@ -127,7 +127,7 @@ def test_own_places_are_found_by_what_they_are(tmp_path: Path) -> None:
     assert writer.find_places("other/lib/x.py"), "by identity, through the name it is known by"
 
 
-def test_a_module_in_front_of_what_is_installed_is_asked_about(tmp_path: Path) -> None:
+def test_module_in_front_of_what_is_installed_is_asked_about(tmp_path: Path) -> None:
     """Where the program imports from: a new ``json.py``, a package of an installed name, cached byte code."""
     writer = WorkspaceWriter(tmp_path, own=OwnPlaces(folders=(str(tmp_path),)))
     for path in (
@@ -152,7 +152,7 @@ def test_a_module_in_front_of_what_is_installed_is_asked_about(tmp_path: Path) -
         assert not writer.find_places(path), path
 
 
-def test_an_allowed_writer_changes_what_it_was_allowed_and_no_other(tmp_path: Path) -> None:
+def test_allowed_writer_changes_what_it_was_allowed_and_no_other(tmp_path: Path) -> None:
     """By place, not by name: another place under the same name is refused."""
     root = tmp_path / "w"
     (root / "a/.git").mkdir(parents=True)

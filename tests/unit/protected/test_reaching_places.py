@@ -83,13 +83,13 @@ def test_other_workspaces_are_not_reached(tmp_path: Path) -> None:
     assert tree.find_reaching("/") == {str(tmp_path / name) for name in names}
 
 
-def test_a_way_back_by_dots_always_counts(tmp_path: Path) -> None:
+def test_way_back_by_dots_always_counts(tmp_path: Path) -> None:
     """Names do not say where it leads."""
     odd = f"{tmp_path}/own/../ws/x.py"
     assert PlaceTree([odd]).find_reaching(str(tmp_path / "other")) == {odd}
 
 
-def test_a_chain_of_links_through_the_workspace_counts(tmp_path: Path) -> None:
+def test_chain_of_links_through_the_workspace_counts(tmp_path: Path) -> None:
     """A link outside leads by a link inside to something outside: the link inside decides."""
     (tmp_path / "ws").mkdir()
     (tmp_path / "away").mkdir()
@@ -100,7 +100,7 @@ def test_a_chain_of_links_through_the_workspace_counts(tmp_path: Path) -> None:
     assert PlaceTree([place]).find_reaching(str(tmp_path.resolve() / "ws")) == {place}
 
 
-def test_a_link_that_comes_later_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_that_comes_later_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The directory has changed, so it is read again; a planted tree that trusts its first look misses it."""
     root = tmp_path.resolve()
     (root / "ws").mkdir()

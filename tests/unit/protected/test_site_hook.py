@@ -17,7 +17,7 @@ ASK = "import sys, site; site.addsitedir(sys.argv[1]); import sessiontree; print
 
 @pytest.mark.parametrize(("is_whole", "found"), [(True, "installed"), (False, "workspace")])
 @pytest.mark.covers("HOS3")
-def test_a_workspace_never_provides_the_package_itself(tmp_path: Path, is_whole: bool, found: str) -> None:
+def test_workspace_never_provides_the_package_itself(tmp_path: Path, is_whole: bool, found: str) -> None:
     """Nothing of the package runs before it is found; without the ``.pth`` file the wrong one is."""
     site, workspace = tmp_path / "site", tmp_path / "workspace"
     for place, name in ((site, "installed"), (workspace, "workspace")):
@@ -35,7 +35,7 @@ def test_a_workspace_never_provides_the_package_itself(tmp_path: Path, is_whole:
 
 
 @pytest.mark.parametrize(("switch", "entries"), [("on", 1), ("off", 0)])
-def test_the_guard_is_two_entries_that_a_variable_leaves_out(switch: str, entries: int) -> None:
+def test_guard_is_two_entries_that_a_variable_leaves_out(switch: str, entries: int) -> None:
     """As docs/operators.md says."""
     ask = "import sys; before = len(sys.meta_path), len(sys.path_hooks); import sessiontree; "
     ask += "print(len(sys.meta_path) - before[0], len(sys.path_hooks) - before[1])"

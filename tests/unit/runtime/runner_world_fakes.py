@@ -26,7 +26,7 @@ from sessiontree.contracts.values.messages import AssistantMessage, TextContent,
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import compile_policy
-from sessiontree.runtime.host.host import HostEquipment, build_tooling
+from sessiontree.runtime.host.host import HostResources, build_tooling
 from sessiontree.runtime.rights.session_rights import Facades
 from sessiontree.runtime.runner.call_watch import CallWatch
 from sessiontree.runtime.runner.calls.call_book import ALLOWED, CallBook, CallEntry, CallPhase
@@ -241,7 +241,7 @@ class RunnerWorld:
         gated = [each(self.gates) for each in (Look, Mark, Solo, Wipe)]
         self._table = ToolTable((*gated, Ask(self.gates)))
         policy = compile_policy(self._table.rows, PolicyConfig())
-        self._equipment = HostEquipment(self._table, {}, (), None, policy, "", None)
+        self._equipment = HostResources(self._table, {}, (), None, policy, "", None)
         self._has_hooks = has_hooks
         self._spec = replace(spec(SessionKind.MAIN), tools=tuple(entry.name for entry in self._table))
         self.moves: list[Move] = []

@@ -83,7 +83,7 @@ class Waiting(Tool[Nothing]):
 @pytest.mark.short(2)
 @pytest.mark.parametrize("calls", [1, 2])
 @pytest.mark.parametrize("heeds", [True, False])
-async def test_a_host_whose_call_goes_on_serves_nobody_else(tmp_path: Path, heeds: bool, calls: int) -> None:
+async def test_host_whose_call_goes_on_serves_nobody_else(tmp_path: Path, heeds: bool, calls: int) -> None:
     """A coroutine that ignores its cancellation counts as a thread does; one that heeds it costs no host."""
     runtime = FaultyRuntime(tmp_path / "state")
     await runtime.close()
@@ -107,7 +107,7 @@ DEAF = "trap '' TERM; exec 3>pipe; echo begun >&3; echo half; while :; do sleep 
 
 
 @pytest.mark.slow
-async def test_a_command_that_does_not_heed_its_end_is_killed_and_costs_no_host(tmp_path: Path) -> None:
+async def test_command_that_does_not_heed_its_end_is_killed_and_costs_no_host(tmp_path: Path) -> None:
     """Its call is waited for as long as the command may take: it is cut short, not left behind."""
     runtime = FaultyRuntime(tmp_path / "state")
     await runtime.close()

@@ -53,7 +53,7 @@ asyncio.run(main())
 
 @pytest.mark.covers("DUR6")
 @pytest.mark.slow
-def test_a_failed_commit_ends_all_trees_of_a_runtime_and_loses_none(tmp_path: Path) -> None:
+def test_failed_commit_ends_all_trees_of_a_runtime_and_loses_none(tmp_path: Path) -> None:
     """DUR6: who waits gets JournalUnwritable in every tree, at once; after the cause is gone both go on."""
     (tmp_path / "workspace").mkdir()
     done = subprocess.run(

@@ -218,7 +218,7 @@ class Lenient(Recorded):
 
 
 @pytest.mark.parametrize("planted", [Eager, Forgetful, Hasty, Lenient])
-def test_a_planted_move_is_found(planted: type[Recorded]) -> None:
+def test_planted_move_is_found(planted: type[Recorded]) -> None:
     """Each of them breaks the property."""
 
     class Planted(SessionRunner):

@@ -23,7 +23,7 @@ class Clock:
 
 
 @pytest.mark.covers("U12")
-async def test_a_question_goes_to_one_frame_once() -> None:
+async def test_question_goes_to_one_frame_once() -> None:
     """Two frames wait: one gets it, its answer returns, and the key is of no use again."""
     clock = Clock()
     viewers = CanvasViewers(clock)
@@ -44,7 +44,7 @@ async def test_a_question_goes_to_one_frame_once() -> None:
     rest.pop().cancel()
 
 
-async def test_a_frame_that_left_takes_no_question() -> None:
+async def test_frame_that_left_takes_no_question() -> None:
     """Its request may still wait when the next frame comes: the question is for that one."""
     viewers = CanvasViewers(Clock())
     old = asyncio.create_task(viewers.await_question("t", "main", "a", 60))
@@ -79,7 +79,7 @@ async def test_without_a_frame_nothing_is_asked() -> None:
     assert viewers.count("t", "main") == 0
 
 
-async def test_an_answer_that_does_not_come_is_an_error() -> None:
+async def test_answer_that_does_not_come_is_an_error() -> None:
     """The question does not wait for the next frame; a frame that took it is named as the cause."""
     viewers = CanvasViewers(Clock())
     await viewers.await_question("t", "main", "a", 0)
@@ -104,7 +104,7 @@ async def test_frames_and_answers_are_bounded() -> None:
 
 
 @pytest.mark.covers("U14")
-def test_an_action_can_t_leave_its_marks() -> None:
+def test_action_can_t_leave_its_marks() -> None:
     """What claims to be an approval, or ends the marks, stays text between them; a long one is refused."""
     claim: dict[str, JsonValue] = {
         "name": "approve",

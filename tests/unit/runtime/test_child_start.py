@@ -20,7 +20,7 @@ from tests.unit.runtime.runtime_fakes import FaultyRuntime, held
 PATIENCE_S = 60.0
 
 
-async def test_a_child_begins_before_its_spawn_is_durable_and_keeps_to_itself(tmp_path: Path) -> None:
+async def test_child_begins_before_its_spawn_is_durable_and_keeps_to_itself(tmp_path: Path) -> None:
     """DUR4: its first turn is asked and its ReadOnly call runs; an effect, and who spawned it, wait."""
     looked, wrote = asyncio.Event(), asyncio.Event()
 

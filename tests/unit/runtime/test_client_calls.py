@@ -109,7 +109,7 @@ async def run(directory: Path, faults: Faults | None, hooks: tuple[Hook, ...] = 
 @pytest.mark.short(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-async def test_an_acknowledged_answer_is_what_the_session_heard(tmp_path: Path, seed: int) -> None:
+async def test_acknowledged_answer_is_what_the_session_heard(tmp_path: Path, seed: int) -> None:
     """Whatever is lost, repeated or late, however many hosts die: one answer each, durable when reported."""
     await run(tmp_path, faults_of(seed, deaths=3 * (seed % 2)))
 
@@ -117,7 +117,7 @@ async def test_an_acknowledged_answer_is_what_the_session_heard(tmp_path: Path, 
 @pytest.mark.short(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("point", range(3, 60, 4))
-async def test_a_host_that_dies_at_any_point_loses_no_answer(tmp_path: Path, point: int) -> None:
+async def test_host_that_dies_at_any_point_loses_no_answer(tmp_path: Path, point: int) -> None:
     """Its next host hears every answer again that was not settled."""
     await run(tmp_path, KillAt(point))
 
@@ -135,12 +135,12 @@ class Slow(Hook):
 @pytest.mark.short(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("point", range(6, 40, 4))
-async def test_a_host_that_dies_while_hooks_look_at_an_answer_loses_none(tmp_path: Path, point: int) -> None:
+async def test_host_that_dies_while_hooks_look_at_an_answer_loses_none(tmp_path: Path, point: int) -> None:
     """Taken in is not taken: an answer on its way past the hooks is brought to the next host."""
     await run(tmp_path, KillAt(point), (Slow(),))
 
 
-async def test_an_answer_asked_about_again_is_taken_once(tmp_path: Path) -> None:
+async def test_answer_asked_about_again_is_taken_once(tmp_path: Path) -> None:
     """A program that asks again after its supervisor was lost hears that this very answer was taken."""
     async with FaultyRuntime(tmp_path / "state") as runtime:
         tree = SessionTree(tmp_path, model=FunctionModel(reply), tools=TOOLS, runtime=runtime)
@@ -156,7 +156,7 @@ async def test_an_answer_asked_about_again_is_taken_once(tmp_path: Path) -> None
                     await supervisor.answer(tree.tree_id, waiting.call_id, given, answer_id, again)
 
 
-def test_an_answer_that_is_on_its_way_already_is_not_brought_twice() -> None:
+def test_answer_that_is_on_its_way_already_is_not_brought_twice() -> None:
     """What waits for the next host is not added to it again."""
 
     def check(bring: Callable[[LiveSession], None]) -> None:

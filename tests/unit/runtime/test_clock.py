@@ -31,14 +31,14 @@ def test_time_passes_evenly(offset_ms: int, passed: list[int], noted: list[int])
         assert clock.now_ms() == before + step
 
 
-def test_a_clock_begins_at_the_machines_time() -> None:
+def test_clock_begins_at_the_machines_time() -> None:
     """And another one on the machine, given how far it is ahead, shows the same."""
     before, clock = read_machine_ms(), TreeClock()
     other = TreeClock(clock.offset_ms)
     assert before - 1 <= clock.now_ms() <= other.now_ms() <= clock.now_ms() <= read_machine_ms() + 1
 
 
-async def test_a_bell_rings_at_its_time_or_at_once_where_that_is_over() -> None:
+async def test_bell_rings_at_its_time_or_at_once_where_that_is_over() -> None:
     """A time that has passed rings in the next turn of the loop; a cancelled timer does not fire."""
     clock = TreeClock()
     rung: list[str] = []
@@ -50,7 +50,7 @@ async def test_a_bell_rings_at_its_time_or_at_once_where_that_is_over() -> None:
     assert rung == ["past"]
 
 
-async def test_a_slow_watcher_loses_the_oldest_and_is_told_how_many() -> None:
+async def test_slow_watcher_loses_the_oldest_and_is_told_how_many() -> None:
     """Progress is a bounded ring per reader; others lose nothing, and nobody else's events come in."""
     hub = ProgressHub()
     slow, quick, other = hub.watch("t", capacity=3), hub.watch("t", "main"), hub.watch("u")

@@ -52,7 +52,7 @@ async def test_nothing_follows_after_a_commit_that_failed() -> None:
     assert [str(failure) for failure in failures] == ["journal 'here': the disk is full"]
 
 
-async def test_a_failure_is_told_once_however_many_commits_fail_with_it() -> None:
+async def test_failure_is_told_once_however_many_commits_fail_with_it() -> None:
     """The loop has nothing to report of the commits behind the first that failed."""
     loop = asyncio.get_running_loop()
     reported: list[str] = []
@@ -71,7 +71,7 @@ async def test_a_failure_is_told_once_however_many_commits_fail_with_it() -> Non
     assert (len(failures), reported) == (1, [])
 
 
-async def test_an_action_may_give_another() -> None:
+async def test_action_may_give_another() -> None:
     """What an action adds comes after what was there already."""
     done: list[str] = []
     order = CommitSequencer(lambda error: None)

@@ -77,7 +77,7 @@ def allowed(tool: str) -> str:
     return compute_digest(tool, {"text": "x"}, "/")
 
 
-def test_a_call_is_handed_over_as_it_was_allowed() -> None:
+def test_call_is_handed_over_as_it_was_allowed() -> None:
     """With the id that the tree has for it, the final arguments and the time the program has."""
     (heard,), over = handed("ask", allowed("ask"), nonce="ab" * 16)
     assert over == []
@@ -88,7 +88,7 @@ def test_a_call_is_handed_over_as_it_was_allowed() -> None:
     assert again.client_id == heard.client_id
 
 
-def test_a_call_that_is_another_than_was_allowed_reaches_nobody() -> None:
+def test_call_that_is_another_than_was_allowed_reaches_nobody() -> None:
     """What is about to run is compared once more with what was approved or intended."""
     heard, (over,) = handed("ask", compute_digest("ask", {"text": "y"}, "/"))
     assert heard == []

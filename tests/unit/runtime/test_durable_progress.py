@@ -26,7 +26,7 @@ class Waiting(Hook):
         await self.told.wait()
 
 
-async def test_a_reply_is_durable_while_a_hook_thinks_about_its_call(tmp_path: Path) -> None:
+async def test_reply_is_durable_while_a_hook_thinks_about_its_call(tmp_path: Path) -> None:
     """Facts that nobody waits for wait a moment for others, never for the end of what runs alongside."""
     (tmp_path / "place").mkdir()
     hook = Waiting()

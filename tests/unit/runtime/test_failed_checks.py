@@ -77,7 +77,7 @@ FAULTS = (RecursionError("too deep"), ValueError("odd"), MemoryError(), OSError(
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda each: type(each).__name__)
-def test_an_error_of_a_check_is_the_calls(fault: Exception) -> None:
+def test_error_of_a_check_is_the_calls(fault: Exception) -> None:
     """Its result names the tool and the session; what can't be compared does not run."""
     fails = False
 
@@ -103,7 +103,7 @@ def test_an_error_of_a_check_is_the_calls(fault: Exception) -> None:
     assert "can't be checked" in blocked.message.text
 
 
-def test_an_error_that_is_meant_for_the_model_is_kept() -> None:
+def test_error_that_is_meant_for_the_model_is_kept() -> None:
     """As the one about a workspace with too many files."""
 
     def fingerprint(arguments: Mapping[str, JsonValue], member: str) -> str:
@@ -116,7 +116,7 @@ def test_an_error_that_is_meant_for_the_model_is_kept() -> None:
 
 @pytest.mark.slow
 @pytest.mark.covers("APP7")
-async def test_the_request_says_what_a_yes_covers_and_the_session_goes_on(tmp_path: Path) -> None:
+async def test_request_says_what_a_yes_covers_and_the_session_goes_on(tmp_path: Path) -> None:
     """An open command says so; a changed file takes the yes back; no text ends the session."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()

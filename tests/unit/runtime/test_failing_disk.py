@@ -36,7 +36,7 @@ def ran(place: Path, calls: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", ["sync", "write"])
-def test_a_failing_disk_stops_trees_and_loses_nothing(calls: str, tmp_path: Path) -> None:
+def test_failing_disk_stops_trees_and_loses_nothing(calls: str, tmp_path: Path) -> None:
     """DUR6: typed errors for all who ask; with a disk that works the tree goes on where it was."""
     told = ran(tmp_path, calls)
     assert told["short"][0] == told["long"][0] == "returned"

@@ -109,7 +109,7 @@ def test_trees_take_turns(steps: list[tuple[int, int, int]]) -> None:
 
 
 @pytest.mark.parametrize("begun", [1, 100])
-def test_a_session_that_has_begun_goes_first(begun: int) -> None:
+def test_session_that_has_begun_goes_first(begun: int) -> None:
     """PRC26: what has begun is finished before something new starts, but a new one lets only eight pass."""
     tree = sessions()[0][0].controller
     queue = FairQueue()

@@ -128,7 +128,7 @@ async def test_many_more_seeds(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.slow
-async def test_a_host_that_dies_at_one_of_a_few_points_changes_nothing(tmp_path: Path) -> None:
+async def test_host_that_dies_at_one_of_a_few_points_changes_nothing(tmp_path: Path) -> None:
     """One death, at every seventeenth message."""
     for point in count(1, 17):
         faults = KillAt(point)
@@ -144,7 +144,7 @@ class Careless(Append):
 
 
 @pytest.mark.slow
-async def test_an_effect_that_is_repeated_is_found(tmp_path: Path) -> None:
+async def test_effect_that_is_repeated_is_found(tmp_path: Path) -> None:
     """The check fails on a call that runs again after its host died: one death somewhere shows it.
 
     How messages fall together differs between runs, so a death may miss every call of one run.
@@ -166,7 +166,7 @@ async def test_an_effect_that_is_repeated_is_found(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
-async def test_a_host_that_dies_at_any_point_changes_nothing(tmp_path: Path, seed: int) -> None:
+async def test_host_that_dies_at_any_point_changes_nothing(tmp_path: Path, seed: int) -> None:
     """One death, at every single message to the last, whoever answers for the model.
 
     Of two seeds that have the same model one takes the odd messages, the other the even ones.

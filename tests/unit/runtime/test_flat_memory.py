@@ -19,7 +19,7 @@ from sessiontree.dispatch.results import ImmediateOutcome
 from sessiontree.policy.compiled import CompiledPolicy, compile_policy
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.policy.steps import Standing
-from sessiontree.runtime.host.host import HostEquipment, build_tooling
+from sessiontree.runtime.host.host import HostResources, build_tooling
 from sessiontree.runtime.scheduling.grants import Grants
 from tests.unit.runtime.test_session_policy import TABLE, adopt, now_ms, rights_of
 
@@ -59,7 +59,7 @@ def is_flat(make: Callable[[], Attack]) -> None:
 def dispatcher() -> Dispatcher:
     """Return the dispatcher of a Main with every tool."""
     policy = compile_policy(TABLE.rows, PolicyConfig())
-    equipment = HostEquipment(TABLE, {}, (), None, policy, "family", None)
+    equipment = HostResources(TABLE, {}, (), None, policy, "family", None)
     frame = adopt(SessionKind.MAIN, "clerk", tuple(entry.name for entry in TABLE), "openai/gpt-5")
     return build_tooling(equipment, frame, rights_of(frame), now_ms)[1]
 
@@ -157,7 +157,7 @@ def remembers_tokens() -> Attack:
 @pytest.mark.covers("REL-L67")
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", [remembers_refusals, remembers_tokens])
-def test_a_planted_memory_is_found(planted: Callable[[], Attack]) -> None:
+def test_planted_memory_is_found(planted: Callable[[], Attack]) -> None:
     """The least that could be kept of a name is noticed."""
     with pytest.raises(AssertionError):
         is_flat(planted)

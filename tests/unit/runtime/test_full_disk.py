@@ -18,7 +18,7 @@ OWN_MOUNTS = ["unshare", "--user", "--map-root-user", "--mount"]
 @pytest.mark.covers("DUR6")
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["local", pytest.param("ray", marks=pytest.mark.long)])
-def test_a_full_disk_stops_trees_and_loses_nothing(backend: str, tmp_path: Path) -> None:
+def test_full_disk_stops_trees_and_loses_nothing(backend: str, tmp_path: Path) -> None:
     """DUR6, MEM10: typed errors for all who ask; after room is made, the trees go on where they were."""
     probe = subprocess.run([*OWN_MOUNTS, "mount", "-t", "tmpfs", "none", "/mnt"], check=False)
     if probe.returncode:

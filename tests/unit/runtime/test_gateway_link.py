@@ -121,7 +121,7 @@ async def failed(made: Gateways) -> None:
         await made.has_failed.wait()
 
 
-async def test_a_question_that_ends_every_gateway_fails_though_others_are_answered() -> None:
+async def test_question_that_ends_every_gateway_fails_though_others_are_answered() -> None:
     """Answers to others in between do not make it harmless: gateways are not started for ever."""
     async with gateways() as made:
         made.ask("harmless", for_ever=True)

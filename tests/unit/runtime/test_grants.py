@@ -90,7 +90,7 @@ def test_planted_bugs_are_seen() -> None:
         only_the_last_grant_counts(grants_all, SessionKind.WORKER, ["issue"])
 
 
-async def test_the_supervisor_says_who_a_session_is_to_memory(tmp_path: Path) -> None:
+async def test_supervisor_says_who_a_session_is_to_memory(tmp_path: Path) -> None:
     """Tree, path, Main's agent and workspace are its own; a Worker may only recall."""
     agents = {"default": AgentSpec(), "other": AgentSpec()}
     rights: list[MemoryRight] = ["recall", "remember", "forget"]
@@ -114,7 +114,7 @@ async def test_the_supervisor_says_who_a_session_is_to_memory(tmp_path: Path) ->
 
 
 @pytest.mark.covers("GRN2")
-async def test_a_worker_and_a_freed_host_get_nothing(tmp_path: Path) -> None:
+async def test_worker_and_a_freed_host_get_nothing(tmp_path: Path) -> None:
     """No message and no child comes of a Worker's grant, of a revoked one, or of a made-up one."""
     async with (
         FaultyRuntime(tmp_path / "state") as runtime,

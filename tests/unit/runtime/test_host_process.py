@@ -33,7 +33,7 @@ asyncio.run(begun())
 
 
 @pytest.mark.slow
-def test_a_process_is_busy_only_with_what_sessions_began() -> None:
+def test_process_is_busy_only_with_what_sessions_began() -> None:
     """One that waits for its first session is free, whatever threads it has; a blocking call counts."""
     done = subprocess.run(
         [sys.executable, "-c", NOBODY_YET], capture_output=True, text=True, check=True, timeout=240
@@ -65,7 +65,7 @@ asyncio.run(begun())
 
 
 @pytest.mark.slow
-def test_a_process_that_a_tool_keeps_outlives_its_session() -> None:
+def test_process_that_a_tool_keeps_outlives_its_session() -> None:
     """Others end with the session that left them; what ran before a session is not the session's."""
     done = subprocess.run(
         [sys.executable, "-c", LEFT], capture_output=True, text=True, check=True, timeout=240
@@ -96,7 +96,7 @@ asyncio.run(begun(sys.argv[1]))
 
 
 @pytest.mark.parametrize("why", ["supervisor", "memory", "silence"])
-def test_a_host_that_ends_itself_ends_what_it_started(why: str) -> None:
+def test_host_that_ends_itself_ends_what_it_started(why: str) -> None:
     """Without its supervisor or its polls, or with too much memory; also what has a session of its own."""
     done = subprocess.run(
         [sys.executable, "-c", ENDED, why], stdout=subprocess.PIPE, text=True, check=False, timeout=240

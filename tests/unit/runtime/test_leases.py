@@ -24,7 +24,15 @@ from sessiontree.contracts.facts.tree_facts import SessionEnded
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.host.host import MAX_KEPT_CHARS, HostCore, HostProcess, KeptSessions
 from sessiontree.runtime.runner.session_runner import RunnerState
-from sessiontree.runtime.transport.frames import Adopt, Frame, Kill, LetGo, Outcome, PollReply, Release
+from sessiontree.runtime.transport.frames import (
+    Adopt,
+    Frame,
+    Kill,
+    Outcome,
+    PollReply,
+    Release,
+    SessionReturned,
+)
 from sessiontree.runtime.transport.link import HostLink
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.session.state import make_initial_state
@@ -145,12 +153,12 @@ async def held_up(
     return mapped, link
 
 
-async def test_the_next_session_begins_without_a_word_from_the_supervisor(tmp_path: Path) -> None:
+async def test_next_session_begins_without_a_word_from_the_supervisor(tmp_path: Path) -> None:
     """While the only host is busy the others wait there; it lets each go as soon as it is idle."""
     async with with_tree(tmp_path) as (backend, tree):
         results = await tree.main.map("worker", ["look"] * 12, concurrency=12, on_error="raise")
         assert [each.summary for each in results] == ["1"] * 12
-        let_go = [answer for answer in backend.made[0].answers if isinstance(answer, LetGo)]
+        let_go = [answer for answer in backend.made[0].answers if isinstance(answer, SessionReturned)]
         assert len(let_go) >= 6
 
 
@@ -165,7 +173,7 @@ async def test_sessions_that_a_host_gives_back_run_elsewhere(tmp_path: Path) -> 
         results = await tree.main.map("worker", ["look"] * 4, concurrency=4, on_error="raise")
         assert [each.summary for each in results] == ["1"] * 4
         answers = [answer for made in backend.made for answer in made.answers]
-        assert any(isinstance(answer, LetGo) and not answer.has_begun for answer in answers)
+        assert any(isinstance(answer, SessionReturned) and not answer.has_begun for answer in answers)
 
 
 async def test_nobody_waits_behind_a_long_call(tmp_path: Path) -> None:
@@ -186,7 +194,7 @@ async def alternate(*branches: SessionHandle) -> list[str]:
     return [str(await branch.send("And now?")) for _ in range(3) for branch in branches]
 
 
-async def test_a_host_continues_with_the_state_that_it_kept(tmp_path: Path) -> None:
+async def test_host_continues_with_the_state_that_it_kept(tmp_path: Path) -> None:
     """A session that gives way and comes back needs no facts, and nothing of its conversation is lost."""
     async with with_tree(tmp_path) as (backend, tree):
         first, second = [await tree.main.spawn("branch", "begin") for _ in range(2)]
@@ -209,7 +217,9 @@ async def test_what_a_host_kept_is_gone_when_another_tree_was_there(tmp_path: Pa
         branches = [await tree.main.spawn("branch", "begin") for tree in (one, other)]
         assert await alternate(*branches) == ["3", "3", "5", "5", "7", "7"]
         refused = [
-            answer for answer in backend.made[0].answers if isinstance(answer, LetGo) and not answer.kept
+            answer
+            for answer in backend.made[0].answers
+            if isinstance(answer, SessionReturned) and not answer.kept
         ]
         assert refused
         kept = backend.made[0].host._kept
@@ -217,7 +227,7 @@ async def test_what_a_host_kept_is_gone_when_another_tree_was_there(tmp_path: Pa
         assert {session for session, _ in kept.states} <= {"main", "main/b1"}
 
 
-async def test_a_session_that_went_on_elsewhere_is_not_continued_where_it_was(tmp_path: Path) -> None:
+async def test_session_that_went_on_elsewhere_is_not_continued_where_it_was(tmp_path: Path) -> None:
     """A host's state is used only while nothing else has embodied the session."""
     async with with_tree(tmp_path, slots=2) as (backend, tree):
         branches = [await tree.main.spawn("branch", "begin") for _ in range(5)]
@@ -246,7 +256,7 @@ def test_what_a_host_keeps_is_bounded() -> None:
     assert kept.take("main", 10) is None
 
 
-async def test_a_lost_host_ends_none_of_those_that_waited_there(tmp_path: Path) -> None:
+async def test_lost_host_ends_none_of_those_that_waited_there(tmp_path: Path) -> None:
     """Whoever was there goes on elsewhere; none is blamed for what may have been another's work."""
     held = LongCall()
     async with with_tree(tmp_path, held) as (backend, tree):
@@ -260,7 +270,7 @@ async def test_a_lost_host_ends_none_of_those_that_waited_there(tmp_path: Path) 
         assert adopted
 
 
-async def test_a_session_that_a_host_names_ends_alone(tmp_path: Path) -> None:
+async def test_session_that_a_host_names_ends_alone(tmp_path: Path) -> None:
     """A host that ends because of one session's work says whose; the others there only change hosts."""
     held = LongCall()
     async with with_tree(tmp_path, held) as (backend, tree):
@@ -272,7 +282,7 @@ async def test_a_session_that_a_host_names_ends_alone(tmp_path: Path) -> None:
         assert statuses == ["completed"] * 5 + ["failed"]
 
 
-async def test_a_cancelled_session_leaves_the_host_and_nobody_waits_behind_it(tmp_path: Path) -> None:
+async def test_cancelled_session_leaves_the_host_and_nobody_waits_behind_it(tmp_path: Path) -> None:
     """One that waits is taken out of the line; the one that runs is stopped, and those behind it go on."""
     held = LongCall()
     limits = Limits(max_children=64, cancel_grace_s=0.0)
@@ -288,7 +298,7 @@ async def test_a_cancelled_session_leaves_the_host_and_nobody_waits_behind_it(tm
         assert waiting not in said
 
 
-async def test_a_session_taken_back_before_it_began_leaves_nothing_running(tmp_path: Path) -> None:
+async def test_session_taken_back_before_it_began_leaves_nothing_running(tmp_path: Path) -> None:
     """Its host serves others: a task that was cancelled before its first step is over."""
     async with with_tree(tmp_path) as (backend, tree):
         await tree.main.send("hello")
@@ -303,7 +313,7 @@ async def test_a_session_taken_back_before_it_began_leaves_nothing_running(tmp_p
         host.close()
 
 
-async def test_a_host_whose_session_just_stopped_serves_the_next_one(tmp_path: Path) -> None:
+async def test_host_whose_session_just_stopped_serves_the_next_one(tmp_path: Path) -> None:
     """PRC27: cancelled work needs a turn of the loop to end; until then it does not cost the host."""
     async with with_tree(tmp_path) as (backend, tree):
         await tree.main.map("worker", ["look"] * 2, on_error="raise")
@@ -315,6 +325,6 @@ async def test_a_host_whose_session_just_stopped_serves_the_next_one(tmp_path: P
         host.receive(((1, first), (2, second), (3, Release(first.session, first.epoch))))
         reply = await host.poll(0, 0.0)
         assert not reply.unusable
-        assert not any(isinstance(answer, LetGo) for _, answer in reply.outcomes)
+        assert not any(isinstance(answer, SessionReturned) for _, answer in reply.outcomes)
         assert host.embodied == (second.session, second.epoch)
         host.close()

@@ -47,7 +47,7 @@ async def test_what_was_told_in_a_lost_answer_is_told_again() -> None:
         assert (await polling).received == 1
 
 
-async def test_the_only_host_serves_the_next_tree_as_soon_as_one_is_closed(tmp_path: Path) -> None:
+async def test_only_host_serves_the_next_tree_as_soon_as_one_is_closed(tmp_path: Path) -> None:
     """Nobody waits for a host that has nothing to do."""
     model = ScriptedModel(["here"] * 4)
     async with FaultyRuntime(tmp_path / "state", slots=1) as runtime:
@@ -59,7 +59,7 @@ async def test_the_only_host_serves_the_next_tree_as_soon_as_one_is_closed(tmp_p
                 assert await other.main.send("hello") == "here"
 
 
-async def test_a_short_poll_is_not_kept_by_the_patience_of_a_longer_one() -> None:
+async def test_short_poll_is_not_kept_by_the_patience_of_a_longer_one() -> None:
     """Polls share one timer; it fires for the one that gives up first."""
     box = mailbox()
     long = asyncio.create_task(box.poll(0, POLL_S))
@@ -71,7 +71,7 @@ async def test_a_short_poll_is_not_kept_by_the_patience_of_a_longer_one() -> Non
             assert (await box.poll(1, 0.01)).outcomes == ()
 
 
-async def test_a_closed_mailbox_leaves_no_bell_behind() -> None:
+async def test_closed_mailbox_leaves_no_bell_behind() -> None:
     """Whoever polled is informed, and no timer keeps the mailbox."""
     box = mailbox()
     polling = asyncio.create_task(box.poll(0, POLL_S))

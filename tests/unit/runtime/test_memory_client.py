@@ -52,7 +52,7 @@ def line_to(process: Process, answer_s: float = 20.0) -> MemoryApi:
 
 
 @pytest.mark.parametrize("losses", [0, 1, MAX_LOSSES - 1])
-async def test_a_lost_process_is_asked_again_by_the_same_key(losses: int) -> None:
+async def test_lost_process_is_asked_again_by_the_same_key(losses: int) -> None:
     """Each time the supervisor says which way; what is asked stays the same, key and all."""
     process = Process(losses)
     assert await line_to(process).store("grant", RECORDS, "key") == ["id"]
@@ -60,7 +60,7 @@ async def test_a_lost_process_is_asked_again_by_the_same_key(losses: int) -> Non
     assert process.found == losses + 1
 
 
-async def test_the_way_is_asked_for_once() -> None:
+async def test_way_is_asked_for_once() -> None:
     """As long as memory answers, one call is one question."""
     process = Process()
     line = line_to(process)
@@ -75,7 +75,7 @@ async def test_the_way_is_asked_for_once() -> None:
     assert process.found == 1
 
 
-async def test_a_process_that_is_lost_each_time_fails_the_call() -> None:
+async def test_process_that_is_lost_each_time_fails_the_call() -> None:
     """Typed, with the reason; the next call begins again."""
     process = Process(MAX_LOSSES)
     line = line_to(process)
@@ -84,7 +84,7 @@ async def test_a_process_that_is_lost_each_time_fails_the_call() -> None:
     assert await line.store("grant", RECORDS, "key") == ["id"]
 
 
-async def test_a_memory_that_never_answers_fails_the_call() -> None:
+async def test_memory_that_never_answers_fails_the_call() -> None:
     """It is not waited for longer than was said."""
 
     async def never(grant: str) -> Process:
@@ -113,7 +113,7 @@ async def test_what_memory_says_is_not_asked_again(error: Exception) -> None:
     assert len(process.asked) == 1
 
 
-async def test_a_given_up_call_is_given_up() -> None:
+async def test_given_up_call_is_given_up() -> None:
     """Cancelling the tool ends the waiting at once; it is no failure of memory."""
     process = Process(losses=MAX_LOSSES)
     line = MemoryClient(process.find, again_s=1000.0).memory
@@ -177,7 +177,7 @@ async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -
     assert link.actors() == []
 
 
-async def test_a_process_that_begins_again_knows_no_grant() -> None:
+async def test_process_that_begins_again_knows_no_grant() -> None:
     """What the one before learned need not be taken back from it."""
     process = Started()
     link = MemoryLink(lambda: process)

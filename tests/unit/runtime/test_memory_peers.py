@@ -26,7 +26,7 @@ SKY = NewRecord("the sky is blue ü\u2028", "fact", "sky.md#L1-L2", "foreign")
 QUERY = MemoryQuery("sky", 5, ("fact",), "sky.md", 0.5)
 
 T = TypeVar("T")
-Sharing = Callable[..., SharedStore]
+SharedRuntimes = Callable[..., SharedStore]
 
 
 class LockedStore(ListStore):
@@ -43,7 +43,7 @@ class LockedStore(ListStore):
 
 
 @pytest.fixture
-async def sharing(tmp_path: Path) -> AsyncIterator[Sharing]:
+async def sharing(tmp_path: Path) -> AsyncIterator[SharedRuntimes]:
     """Makes what several programs share one store by; all are closed at the end."""
     disk, made = ListStore(), list[SharedStore]()
 
@@ -69,7 +69,7 @@ async def together(asked: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-async def test_everything_is_asked_of_who_writes(sharing: Sharing) -> None:
+async def test_everything_is_asked_of_who_writes(sharing: SharedRuntimes) -> None:
     """What one stores the other finds; every question comes back as it is answered there."""
     one, two = sharing(), sharing()
     await one.open()
@@ -90,7 +90,7 @@ async def test_everything_is_asked_of_who_writes(sharing: Sharing) -> None:
     assert await third.list_unfinished_trees() == set()
 
 
-async def test_many_questions_are_answered_at_once(sharing: Sharing) -> None:
+async def test_many_questions_are_answered_at_once(sharing: SharedRuntimes) -> None:
     """And each gets its own answer."""
     one, two = sharing(), sharing()
     await one.open()
@@ -101,7 +101,7 @@ async def test_many_questions_are_answered_at_once(sharing: Sharing) -> None:
     assert [[record.text for record in records] for records in found] == [[key] for key in keys]
 
 
-async def test_another_succeeds_who_wrote(sharing: Sharing) -> None:
+async def test_another_succeeds_who_wrote(sharing: SharedRuntimes) -> None:
     """Questions under way are asked again; among several one writes, and the others ask there."""
     first, *others = (sharing() for _ in range(5))
     await first.open()
@@ -118,7 +118,7 @@ async def test_another_succeeds_who_wrote(sharing: Sharing) -> None:
 
 
 async def test_failures_are_the_writers(
-    sharing: Sharing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sharing: SharedRuntimes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With their kind, place and reason; the way stays open."""
     one, two = sharing(), sharing()
@@ -135,7 +135,7 @@ async def test_failures_are_the_writers(
     assert await two.store([SKY], SCOPE, "key")
 
 
-async def test_who_embeds_otherwise_is_refused(sharing: Sharing) -> None:
+async def test_who_embeds_otherwise_is_refused(sharing: SharedRuntimes) -> None:
     """Vectors of two embedders can't be compared."""
     one, two = sharing("letters"), sharing("words")
     await one.open()
@@ -143,8 +143,8 @@ async def test_who_embeds_otherwise_is_refused(sharing: Sharing) -> None:
         await two.open()
 
 
-async def test_a_writer_that_serves_nobody_is_waited_for_and_named(
-    sharing: Sharing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_writer_that_serves_nobody_is_waited_for_and_named(
+    sharing: SharedRuntimes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a command of this package repairs the store."""
     monkeypatch.setattr(memory_peers, "SUCCESSION_S", 0.3)
@@ -156,7 +156,7 @@ async def test_a_writer_that_serves_nobody_is_waited_for_and_named(
     await store.open()
 
 
-async def test_what_a_dead_writer_left_is_replaced(sharing: Sharing, tmp_path: Path) -> None:
+async def test_what_a_dead_writer_left_is_replaced(sharing: SharedRuntimes, tmp_path: Path) -> None:
     """Its socket leads nowhere, its key opens nothing."""
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / SOCKET))
@@ -173,7 +173,9 @@ async def test_what_a_dead_writer_left_is_replaced(sharing: Sharing, tmp_path: P
     [b"", b"\n", b"null\n", b'"wrong"\n', b"{\n", b'{"id":1,"do":"search","given":[]}\n', b"\xff\n"],
     ids=["nothing", "empty", "null", "wrong", "cut", "a question", "no text"],
 )
-async def test_nobody_without_the_key_is_answered(sharing: Sharing, tmp_path: Path, said: bytes) -> None:
+async def test_nobody_without_the_key_is_answered(
+    sharing: SharedRuntimes, tmp_path: Path, said: bytes
+) -> None:
     """Whatever they say first, they are hung up on, and others go on."""
     one, two = sharing(), sharing()
     await one.open()
@@ -194,7 +196,7 @@ async def test_nobody_without_the_key_is_answered(sharing: Sharing, tmp_path: Pa
     ],
     ids=["another thing", "no query", "nothing given"],
 )
-async def test_what_is_no_question_is_refused(sharing: Sharing, tmp_path: Path, asked: object) -> None:
+async def test_what_is_no_question_is_refused(sharing: SharedRuntimes, tmp_path: Path, asked: object) -> None:
     """With a reason, and the store stays as it was."""
     one = sharing()
     await one.open()
@@ -208,7 +210,7 @@ async def test_what_is_no_question_is_refused(sharing: Sharing, tmp_path: Path, 
     assert await one.search(QUERY, None) == []
 
 
-async def test_a_cancelled_opening_leaves_the_store_free(tmp_path: Path) -> None:
+async def test_cancelled_opening_leaves_the_store_free(tmp_path: Path) -> None:
     """Also when the store is opened, after all, for a program that does not wait any more."""
     place = tmp_path / "memory"
     opening = asyncio.create_task(open_store(MemorySettings(), str(place)))

@@ -178,7 +178,7 @@ async def test_stores_at_once_are_asked_about_at_once() -> None:
     assert len(supervisor.questions) <= 2
 
 
-async def test_a_supervisor_that_fails_fails_those_who_ask_alone() -> None:
+async def test_supervisor_that_fails_fails_those_who_ask_alone() -> None:
     """Everybody who waits is informed; the next is asked about again."""
 
     def fails(token: str, right: MemoryRight) -> MemoryScope:
@@ -194,7 +194,7 @@ async def test_a_supervisor_that_fails_fails_those_who_ask_alone() -> None:
     assert await asked(core, "store", "token") == ["t1/main/b2\nkey/0"]
 
 
-async def test_a_key_names_a_store_of_its_session_alone() -> None:
+async def test_key_names_a_store_of_its_session_alone() -> None:
     """Nobody takes the key of another session before it comes; the same session stores once."""
     scopes = {"a": SCOPE, "b": MemoryScope("t1", "main/b3", "default", "/workspace")}
     store = ListStore()
@@ -265,7 +265,7 @@ async def test_forgetting_again_by_the_same_key_answers_the_same() -> None:
     assert await core.forget("token", selection, "twice") == []
 
 
-async def test_a_store_that_can_not_be_written_says_so_and_goes_on_later() -> None:
+async def test_store_that_can_not_be_written_says_so_and_goes_on_later() -> None:
     """A full disk is a typed error to who stores; what is there is still found."""
     store = ListStore()
     core = core_over(store, Supervisor(anybody))
@@ -279,7 +279,7 @@ async def test_a_store_that_can_not_be_written_says_so_and_goes_on_later() -> No
     assert len(store.records) == 2
 
 
-async def test_a_store_that_does_not_open_is_tried_again_by_the_next() -> None:
+async def test_store_that_does_not_open_is_tried_again_by_the_next() -> None:
     """All who waited for one opening are informed; the next asks again."""
     store, tries = ListStore(), 0
 
@@ -299,7 +299,7 @@ async def test_a_store_that_does_not_open_is_tried_again_by_the_next() -> None:
     assert tries == 2
 
 
-async def test_a_store_that_another_process_lets_go_is_waited_for() -> None:
+async def test_store_that_another_process_lets_go_is_waited_for() -> None:
     """The process before this one ends with its supervisor, a moment later."""
     tries = 0
 
@@ -387,7 +387,7 @@ async def test_what_ends_while_the_store_opens_is_marked() -> None:
     assert store.finished == {"t1": END}
 
 
-async def test_a_store_whose_trees_are_not_known_is_let_go_again() -> None:
+async def test_store_whose_trees_are_not_known_is_let_go_again() -> None:
     """Without its supervisor's word memory would hide what finished trees left."""
     store = ListStore()
     await store.store([RECORD], SCOPE, "key")
@@ -397,7 +397,7 @@ async def test_a_store_whose_trees_are_not_known_is_let_go_again() -> None:
     assert store.is_closed
 
 
-async def test_a_closed_memory_says_so() -> None:
+async def test_closed_memory_says_so() -> None:
     """Nobody opens it again by asking."""
     store = ListStore()
     core = core_over(store, Supervisor(anybody))
@@ -409,7 +409,7 @@ async def test_a_closed_memory_says_so() -> None:
 
 
 @pytest.mark.parametrize("name", ["close", "revoked", "ended", "_opened", "__init__", "answer"])
-async def test_a_process_is_asked_what_grants_allow_and_nothing_else(name: str) -> None:
+async def test_process_is_asked_what_grants_allow_and_nothing_else(name: str) -> None:
     """A host's call names one of four things."""
     host = MemoryHost(core_over(ListStore(), Supervisor(anybody)), "key")
     answer = await host.answer("token", name, ())

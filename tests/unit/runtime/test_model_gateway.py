@@ -107,7 +107,7 @@ def ids_in(messages: Sequence[Message]) -> list[str]:
 
 
 @pytest.mark.covers("I17", "REL-P32")
-async def test_a_provider_is_shown_its_own_ids_from_turn_to_turn_and_the_session_keeps_its() -> None:
+async def test_provider_is_shown_its_own_ids_from_turn_to_turn_and_the_session_keeps_its() -> None:
     """REL-P32 at the gateway: what a model answers with an id it was shown comes back as the session's."""
     told: list[list[Message]] = []
     async with asking(StreamFunctionModel(seen(told), name="mistral:large")) as questions:
@@ -130,7 +130,7 @@ async def test_a_provider_is_shown_its_own_ids_from_turn_to_turn_and_the_session
         assert answer == reply("a|b")
 
 
-async def test_a_model_without_a_known_provider_sees_ids_untouched() -> None:
+async def test_model_without_a_known_provider_sees_ids_untouched() -> None:
     """Whatever they look like."""
     told: list[list[Message]] = []
     async with asking(StreamFunctionModel(seen(told))) as questions:
@@ -138,7 +138,7 @@ async def test_a_model_without_a_known_provider_sees_ids_untouched() -> None:
     assert ids_in(told[0]) == ["a|b", "é" * 99]
 
 
-async def test_a_conversation_that_does_not_match_is_shown_matched_and_that_is_told() -> None:
+async def test_conversation_that_does_not_match_is_shown_matched_and_that_is_told() -> None:
     """REL-P33 at the gateway; nobody hears of it where nothing was wrong."""
     told: list[list[Message]] = []
     async with asking(StreamFunctionModel(seen(told))) as questions:
@@ -152,7 +152,7 @@ async def test_a_conversation_that_does_not_match_is_shown_matched_and_that_is_t
 
 
 @pytest.mark.covers("I33")
-async def test_a_stream_is_heard_piece_by_piece_and_answers_as_a_whole() -> None:
+async def test_stream_is_heard_piece_by_piece_and_answers_as_a_whole() -> None:
     """Also where a coroutine gives the stream, as clients of providers do."""
 
     class Client:
@@ -195,7 +195,7 @@ async def babble(request: ModelRequest) -> AsyncIterator[Piece]:
 @pytest.mark.parametrize(
     ("stream", "words"), [(fail, "connection lost"), (fail_typed, "overloaded"), (babble, "streamed 5")]
 )
-async def test_a_stream_that_fails_half_way_fails_with_what_it_said(stream: Stream, words: str) -> None:
+async def test_stream_that_fails_half_way_fails_with_what_it_said(stream: Stream, words: str) -> None:
     """The reason, the text so far, and an end for whoever listens."""
     async with asking(StreamFunctionModel(stream)) as questions:
         answer = await questions.ask(user("go"))
@@ -205,7 +205,7 @@ async def test_a_stream_that_fails_half_way_fails_with_what_it_said(stream: Stre
         assert questions.events == [TextDelta("I was about"), Done("error")]
 
 
-async def test_a_stream_that_is_refused_is_ended_before_its_question() -> None:
+async def test_stream_that_is_refused_is_ended_before_its_question() -> None:
     """The provider's connection is let go at once, not when somebody collects the garbage."""
     questions: Questions
 
@@ -237,7 +237,7 @@ async def test_what_is_no_stream_fails_its_question(given: object) -> None:
         assert answer[1] == ""
 
 
-async def test_a_withdrawn_stream_is_ended_and_those_who_listen_hear_it() -> None:
+async def test_withdrawn_stream_is_ended_and_those_who_listen_hear_it() -> None:
     """What was said stays said; it ends as aborted."""
     begun, ended = asyncio.Event(), asyncio.Event()
 
@@ -259,7 +259,7 @@ async def test_a_withdrawn_stream_is_ended_and_those_who_listen_hear_it() -> Non
         assert questions.events == [TextDelta("I was about"), Done("aborted")]
 
 
-async def test_a_stream_that_never_waits_lets_others_have_their_turn() -> None:
+async def test_stream_that_never_waits_lets_others_have_their_turn() -> None:
     """One hasty model must not keep the gateway to itself."""
     heard = asyncio.Event()
 

@@ -111,7 +111,7 @@ async def resumed_from(written: Written, cut: int, happened: bool, directory: Pa
 
 @pytest.mark.covers("DUR5")
 @pytest.mark.slow
-async def test_a_tree_goes_on_from_a_few_of_its_prefixes(written: Written, tmp_path: Path) -> None:
+async def test_tree_goes_on_from_a_few_of_its_prefixes(written: Written, tmp_path: Path) -> None:
     """Every seventh append, with and without what may have happened: the same end."""
     for cut in range(1, len(written.appends) + 1, 7):
         await resumed_from(written, cut, bool(cut % 2), tmp_path / str(cut))
@@ -120,7 +120,7 @@ async def test_a_tree_goes_on_from_a_few_of_its_prefixes(written: Written, tmp_p
 @pytest.mark.covers("REL-S18", "REL-S42")
 @pytest.mark.slow
 @pytest.mark.parametrize("happened", [True, False], ids=["had happened", "had not happened"])
-async def test_a_tree_goes_on_from_every_prefix(written: Written, tmp_path: Path, happened: bool) -> None:
+async def test_tree_goes_on_from_every_prefix(written: Written, tmp_path: Path, happened: bool) -> None:
     """REL-S42: after each single append, in either world, no effect happens twice and none is forgotten."""
     assert len(written.appends) > 30
     for cut in range(1, len(written.appends) + 1):
@@ -128,7 +128,7 @@ async def test_a_tree_goes_on_from_every_prefix(written: Written, tmp_path: Path
 
 
 @pytest.mark.covers("REL-S42")
-async def test_an_effect_that_is_repeated_is_found(written: Written, tmp_path: Path) -> None:
+async def test_effect_that_is_repeated_is_found(written: Written, tmp_path: Path) -> None:
     """The check fails where a journal says of an effect, falsely, that it may be repeated."""
     pretending = tuple(
         [(session, [_lying(each) for each in packed]) for session, packed in chunks]

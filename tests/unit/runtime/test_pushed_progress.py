@@ -130,7 +130,7 @@ async def test_followed_events_come_once_and_in_order(seed: int) -> None:
     assert reader.offered == len(sent)
 
 
-async def test_a_full_way_holds_nobody_up_and_keeps_the_newest() -> None:
+async def test_full_way_holds_nobody_up_and_keeps_the_newest() -> None:
     """Emitting returns at once; what the buffer had no room for is counted."""
     hub, way = ProgressHub(), Way()
     following = asyncio.create_task(hub.watch("t").follow(way.push, way.has_room))
@@ -144,7 +144,7 @@ async def test_a_full_way_holds_nobody_up_and_keeps_the_newest() -> None:
     assert way.dropped == len(sent) - RING
 
 
-async def test_a_reader_ends_after_the_events_that_it_holds() -> None:
+async def test_reader_ends_after_the_events_that_it_holds() -> None:
     """Also if it waits already; others go on."""
     hub = ProgressHub()
     reader, other = hub.watch("t"), hub.watch("t")

@@ -59,7 +59,7 @@ class Asked:
         (HIGH, LOW, OWN_SUMMARY, 100),
     ],
 )
-def test_a_question_is_reserved_at_the_price_of_the_model_that_answers(
+def test_question_is_reserved_at_the_price_of_the_model_that_answers(
     model: ModelPrice, writer: ModelPrice, question: AskModel, tokens: int
 ) -> None:
     """The reply may be as long as the budget pays for at that price."""
@@ -71,7 +71,7 @@ def test_a_question_is_reserved_at_the_price_of_the_model_that_answers(
     assert asked.sent == [(session, tokens)]
 
 
-def test_a_summary_under_way_holds_back_what_it_may_cost() -> None:
+def test_summary_under_way_holds_back_what_it_may_cost() -> None:
     """A reservation at the compaction model's price delays a cheap question until the summary is charged."""
     asked = Asked(
         CENT, AgentConfig(model="own", model_price=LOW, compaction_model="w", compaction_price=HIGH)
@@ -88,7 +88,7 @@ def test_a_summary_under_way_holds_back_what_it_may_cost() -> None:
     assert asked.refused == []
 
 
-def test_an_unknown_price_refuses_the_model_that_has_it_alone() -> None:
+def test_unknown_price_refuses_the_model_that_has_it_alone() -> None:
     """A summary is refused where the price of the compaction model is unknown, and so for the model's own."""
     asked = Asked(
         CENT, AgentConfig(model="own", model_price=LOW, compaction_model="w", compaction_price="unknown")
@@ -101,7 +101,7 @@ def test_an_unknown_price_refuses_the_model_that_has_it_alone() -> None:
 
 
 @pytest.mark.parametrize(("question", "tokens"), [(QUESTION, 4_000), (SUMMARY, 2_952)])
-def test_a_conversation_counts_up_to_the_context_of_the_session_s_model(
+def test_conversation_counts_up_to_the_context_of_the_session_s_model(
     question: AskModel, tokens: int
 ) -> None:
     """What is longer than the context is compacted first; the compaction model is sent all of it."""

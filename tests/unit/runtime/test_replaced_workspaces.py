@@ -16,7 +16,7 @@ def answer(request: ModelRequest) -> Answer:
     return script_call("read", path=NOTE) if request.turn == 1 else "read"
 
 
-async def test_a_session_reads_the_directory_that_is_there_when_it_begins(tmp_path: Path) -> None:
+async def test_session_reads_the_directory_that_is_there_when_it_begins(tmp_path: Path) -> None:
     """Its host may have had the earlier directory open for the session before."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()

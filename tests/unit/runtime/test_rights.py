@@ -127,7 +127,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
 
 @pytest.mark.covers("A35", "A36", "S46", "C3", "A21", "REL-P11", "RGT1")
 @pytest.mark.slow
-def test_a_worker_never_holds_a_handle_that_changes_anything(tmp_path: Path) -> None:
+def test_worker_never_holds_a_handle_that_changes_anything(tmp_path: Path) -> None:
     """REL-P11: for every kind, configuration and set of handles."""
     rights_are_bounded_by_kind(build_rights, tmp_path)
 

@@ -29,14 +29,14 @@ class Locked(SessionTreeError):
 
 
 @pytest.mark.parametrize("error", [Particular("it is so", other="so"), Locked()])
-def test_an_error_that_can_not_travel_arrives_in_words(error: Exception) -> None:
+def test_error_that_can_not_travel_arrives_in_words(error: Exception) -> None:
     """The program hears of it as of an error of this library, never as one of the way there."""
     arrived = pickle.loads(pickle.dumps(make_portable(error)))
     assert type(arrived) is SessionTreeError
     assert str(error) in str(arrived)
 
 
-def test_an_error_of_this_library_arrives_as_it_is() -> None:
+def test_error_of_this_library_arrives_as_it_is() -> None:
     """With its type and its fields."""
     arrived = pickle.loads(pickle.dumps(make_portable(LimitExceeded("main", "max_depth", 5, 4))))
     assert isinstance(arrived, LimitExceeded)

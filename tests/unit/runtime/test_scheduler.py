@@ -27,7 +27,7 @@ from sessiontree.runtime.scheduling.live_session import LiveSession
 from sessiontree.runtime.scheduling.pool import BUSY, PoolSize, measure_busy_time
 from sessiontree.runtime.scheduling.scheduler import Scheduler
 from sessiontree.runtime.supervisor.supervisor import Supervisor
-from sessiontree.runtime.transport.frames import Adopt, Outcome, Unfit
+from sessiontree.runtime.transport.frames import Adopt, HostUnsuitable, Outcome
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import until
 from tests.unit.runtime.runtime_fakes import FaultyRuntime, LongCall
@@ -70,7 +70,7 @@ async def test_hosts_kept_for_life_take_no_room_from_the_others(tmp_path: Path) 
         assert (await child.result()).summary == "launched"
 
 
-async def test_a_dedicated_session_does_not_queue_for_the_pool(tmp_path: Path) -> None:
+async def test_dedicated_session_does_not_queue_for_the_pool(tmp_path: Path) -> None:
     """It gets a host of its own at once, however many others wait for theirs."""
     async with (
         FaultyRuntime(tmp_path / "state", slots=1) as runtime,
@@ -110,7 +110,7 @@ async def test_two_sessions_of_one_name_never_share_an_epoch(tmp_path: Path) -> 
         assert await runtime.local.supervisor.last_seq(other.tree_id) > before
 
 
-async def test_a_session_whose_facts_cannot_be_read_ends_alone(tmp_path: Path) -> None:
+async def test_session_whose_facts_cannot_be_read_ends_alone(tmp_path: Path) -> None:
     """It ends, typed; its host serves others, and whoever woke it hears no strange error."""
     async with (
         FaultyRuntime(tmp_path / "state", slots=1) as runtime,
@@ -153,7 +153,7 @@ class EarlyHosts(LocalBackend):
             def _adopt(self, adopt: Adopt) -> None:
                 if number <= readable.get(adopt.tree_id, 0):
                     self._drop()
-                    self._mailbox.put(Unfit(adopt.session, adopt.epoch, "it started too early"))
+                    self._mailbox.put(HostUnsuitable(adopt.session, adopt.epoch, "it started too early"))
                 else:
                     super()._adopt(adopt)
 
@@ -163,7 +163,7 @@ class EarlyHosts(LocalBackend):
         return transport
 
 
-async def test_a_tree_made_after_all_hosts_were_started_gets_a_new_one(tmp_path: Path) -> None:
+async def test_tree_made_after_all_hosts_were_started_gets_a_new_one(tmp_path: Path) -> None:
     """However many hosts were confined too early, the first that was not is found at once."""
     runtime = FaultyRuntime(tmp_path / "state")
     await runtime.close()
@@ -221,7 +221,7 @@ async def reached(take: LongCall, count: int) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_a_pool_grows_while_the_supervisor_has_time(
+async def test_pool_grows_while_the_supervisor_has_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up to its limit, as long as every host is held by a long call."""
@@ -230,7 +230,7 @@ async def test_a_pool_grows_while_the_supervisor_has_time(
         assert len(scheduler.links) == 4
 
 
-async def test_a_pool_does_not_grow_while_the_supervisor_is_busy(
+async def test_pool_does_not_grow_while_the_supervisor_is_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls are long then because they wait for it."""
@@ -240,7 +240,7 @@ async def test_a_pool_does_not_grow_while_the_supervisor_is_busy(
         assert (len(scheduler.links), take.under_way) == (1, 1)
 
 
-async def test_a_pool_that_stands_still_grows_all_the_same(
+async def test_pool_that_stands_still_grows_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls that last for minutes must not hold up everybody else."""
@@ -250,7 +250,7 @@ async def test_a_pool_that_stands_still_grows_all_the_same(
         assert len(scheduler.links) == 4
 
 
-async def test_a_pool_with_a_host_for_short_sessions_does_not_grow(
+async def test_pool_with_a_host_for_short_sessions_does_not_grow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits there gets its turn soon."""
@@ -265,7 +265,7 @@ async def test_a_pool_with_a_host_for_short_sessions_does_not_grow(
         assert not pool.is_short(now, scheduler.placement.take_back_s)
 
 
-async def test_a_thread_wants_a_core_only_while_it_does_something() -> None:
+async def test_thread_wants_a_core_only_while_it_does_something() -> None:
     """Time in which it waits for events is not counted; time in which it waits for a core is."""
     began, before = time.monotonic_ns(), measure_busy_time()
     await asyncio.sleep(0.3)

@@ -26,7 +26,7 @@ from sessiontree.dispatch.results import ImmediateOutcome
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import compile_policy
 from sessiontree.policy.settings import PolicyConfig, ToolPolicy
-from sessiontree.runtime.host.host import HostEquipment, build_tooling
+from sessiontree.runtime.host.host import HostResources, build_tooling
 from sessiontree.runtime.rights.session_rights import make_policy_row
 from sessiontree.runtime.runner.model_requests import ModelRequestBuilder
 from sessiontree.runtime.transport.frames import Adopt
@@ -37,7 +37,7 @@ from sessiontree_tools import builtin_tools
 from tests.unit.policy.policy_strategies import configs
 
 Tooling: TypeAlias = Callable[
-    [HostEquipment, Adopt, SessionRights, Callable[[], int]], tuple[ModelRequestBuilder, Dispatcher]
+    [HostResources, Adopt, SessionRights, Callable[[], int]], tuple[ModelRequestBuilder, Dispatcher]
 ]
 SEARCH = settings(max_examples=200, derandomize=True, database=None, phases=[Phase.generate])
 
@@ -136,7 +136,7 @@ def shown_is_accepted(tooling: Tooling) -> None:
         askers: tuple[Principal, ...],
     ) -> None:
         tools = set(NAMES) - left_out - delegated
-        equipment = HostEquipment(TABLE, {}, (), None, compile_policy(TABLE.rows, config), "family", None)
+        equipment = HostResources(TABLE, {}, (), None, compile_policy(TABLE.rows, config), "family", None)
         frame = adopt(kind, agent, tuple(sorted(tools)), model, tuple(sorted(delegated)))
         questioner, dispatcher = tooling(equipment, frame, rights_of(frame), now_ms)
         state = make_initial_state(frame.spec, frame.limits)
@@ -166,12 +166,12 @@ def test_what_is_shown_is_accepted_and_nothing_else() -> None:
     shown_is_accepted(build_tooling)
 
 
-def _unjudged(equipment: HostEquipment) -> HostEquipment:
+def _unjudged(equipment: HostResources) -> HostResources:
     return replace(equipment, policy=compile_policy(TABLE.rows, PolicyConfig()))
 
 
 def shows_too_much(
-    equipment: HostEquipment, frame: Adopt, rights: SessionRights, now: Callable[[], int]
+    equipment: HostResources, frame: Adopt, rights: SessionRights, now: Callable[[], int]
 ) -> tuple[ModelRequestBuilder, Dispatcher]:
     """Planted: a model is shown what its session was spawned with, whatever the policy says now."""
     return build_tooling(_unjudged(equipment), frame, rights, now)[0], build_tooling(
@@ -180,7 +180,7 @@ def shows_too_much(
 
 
 def accepts_too_much(
-    equipment: HostEquipment, frame: Adopt, rights: SessionRights, now: Callable[[], int]
+    equipment: HostResources, frame: Adopt, rights: SessionRights, now: Callable[[], int]
 ) -> tuple[ModelRequestBuilder, Dispatcher]:
     """Planted: the dispatcher asks the spec alone."""
     return build_tooling(equipment, frame, rights, now)[0], build_tooling(
@@ -189,7 +189,7 @@ def accepts_too_much(
 
 
 def accepts_delegates(
-    equipment: HostEquipment, frame: Adopt, rights: SessionRights, now: Callable[[], int]
+    equipment: HostResources, frame: Adopt, rights: SessionRights, now: Callable[[], int]
 ) -> tuple[ModelRequestBuilder, Dispatcher]:
     """Planted: what a session may pass on, it may use."""
     spec = frame.spec
@@ -211,7 +211,7 @@ class Unasked:
 
 
 def accepts_from_anybody(
-    equipment: HostEquipment, frame: Adopt, rights: SessionRights, now: Callable[[], int]
+    equipment: HostResources, frame: Adopt, rights: SessionRights, now: Callable[[], int]
 ) -> tuple[ModelRequestBuilder, Any]:
     """Planted: who asked counts for what is shown alone."""
     questioner, dispatcher = build_tooling(equipment, frame, rights, now)
@@ -223,7 +223,7 @@ def accepts_from_anybody(
 @pytest.mark.parametrize(
     "planted", [shows_too_much, accepts_too_much, accepts_delegates, accepts_from_anybody]
 )
-def test_a_gap_between_shown_and_accepted_is_found(planted: Tooling) -> None:
+def test_gap_between_shown_and_accepted_is_found(planted: Tooling) -> None:
     """Either half that forgets the policy fails the property."""
     with pytest.raises(AssertionError):
         shown_is_accepted(planted)
@@ -237,7 +237,7 @@ def removed(
     return {(each.agent, str(each.kind)): each.tools for each in row.removed}
 
 
-def test_the_first_row_names_what_each_kind_loses() -> None:
+def test_first_row_names_what_each_kind_loses() -> None:
     """By agent and kind, of what the kind could hold; owners' tools are Main's alone."""
     named = {"clerk": frozenset({"sessions_list"})}
     config = PolicyConfig(
@@ -339,7 +339,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
     }
 
 
-def test_the_first_row_keeps_the_owner_s_words() -> None:
+def test_first_row_keeps_the_owner_s_words() -> None:
     """Its lists as written, so that they can judge again, and the group."""
     config = PolicyConfig(tools=ToolPolicy(deny=("Bash",)), strict=True)
     row, warnings = make_policy_row(config, "family", TABLE, {"default": "m"})
@@ -349,7 +349,7 @@ def test_the_first_row_keeps_the_owner_s_words() -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_an_agent_that_is_not_there_is_a_slip(strict: bool) -> None:
+def test_agent_that_is_not_there_is_a_slip(strict: bool) -> None:
     """Its lists would bind nobody: reported, and an error where the policy is strict."""
     said: dict[str, Any] = {"agents": {"clark": ToolPolicy(deny=("exec",))}, "strict": strict}
     words = "agents.clark: the tree has no agent of that name"

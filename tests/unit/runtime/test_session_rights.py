@@ -44,7 +44,7 @@ def bare(root: Path) -> SessionRights:
     )
 
 
-def test_a_facade_offers_its_protocol_and_nothing_else(tmp_path: Path) -> None:
+def test_facade_offers_its_protocol_and_nothing_else(tmp_path: Path) -> None:
     """Each method, by its name and with its text; no attribute can be read or set next to them."""
     rights = Facades("main").rights(bare(tmp_path))
     for name, port in PORTS.items():
@@ -61,7 +61,7 @@ def test_a_facade_offers_its_protocol_and_nothing_else(tmp_path: Path) -> None:
     assert {name for name in CAPABILITIES if getattr(rights, name) is None} == set(CAPABILITIES) - given
 
 
-async def test_a_facade_does_what_stands_behind_it(tmp_path: Path) -> None:
+async def test_facade_does_what_stands_behind_it(tmp_path: Path) -> None:
     """Values, keywords, coroutines, generators and errors pass unchanged."""
     given = bare(tmp_path)
     rights = Facades("main").rights(given)
@@ -112,7 +112,7 @@ async def test_let_go_nothing_stands_behind_a_facade(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["writer", "channel", "sessions", "subtree"])
-def test_a_handle_without_a_facade_is_found(tmp_path: Path, name: str) -> None:
+def test_handle_without_a_facade_is_found(tmp_path: Path, name: str) -> None:
     """The walk that proves rights narrow finds a bare handle, wherever it hangs."""
     sealed = Facades("main").rights(bare(tmp_path)).narrowed("look", {"reader"})
     assert set(handles(reachable(ToolContext(sealed, "c", CallSignals(0.0))))) == {"reader", "status"}

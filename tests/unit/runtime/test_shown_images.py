@@ -70,7 +70,7 @@ def tokens_in(messages: list[Message]) -> list[int]:
 @pytest.mark.covers("Z4")
 @settings(max_examples=200, deadline=None)
 @given(MESSAGES, st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
-def test_the_sum_is_bounded_and_every_way_to_it_agrees(
+def test_sum_is_bounded_and_every_way_to_it_agrees(
     plan: list[tuple[str, list[int]]], asked: set[int], moved: set[int]
 ) -> None:
     """A question after any message; a gateway that holds the last question; other hosts that begin afresh."""
@@ -104,7 +104,7 @@ def test_the_sum_is_bounded_and_every_way_to_it_agrees(
         assert tokens_in(held) == tokens_in(transcript[: len(held)])
 
 
-def test_the_beginning_changes_rarely() -> None:
+def test_beginning_changes_rarely() -> None:
     """A hundred screenshots, one a turn: the conversation is sent as a whole in few of the questions."""
     images, transcript, resent = ShownImages(40_000), list[Message](), 0
     for at in range(0, 200, 2):

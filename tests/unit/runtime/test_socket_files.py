@@ -43,9 +43,7 @@ def listener(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 @pytest.mark.parametrize("connect", [connect_in_thread, open_connection_to, connect_to_control])
-async def test_a_full_backlog_is_waited_for(
-    listener: socket.socket, tmp_path: Path, connect: Connect
-) -> None:
+async def test_full_backlog_is_waited_for(listener: socket.socket, tmp_path: Path, connect: Connect) -> None:
     """The connection is there once the process has taken an earlier one, and it is a connection."""
     connecting = asyncio.ensure_future(connect(tmp_path / SOCKET_NAME))
     assert not (await asyncio.wait({connecting}, timeout=0.2))[0]
@@ -62,7 +60,7 @@ async def test_a_full_backlog_is_waited_for(
         each.close()
 
 
-def test_a_thread_does_not_wait_for_ever(listener: socket.socket, tmp_path: Path) -> None:
+def test_thread_does_not_wait_for_ever(listener: socket.socket, tmp_path: Path) -> None:
     """Its time is over: an OSError."""
     with pytest.raises(OSError, match="temporarily unavailable"):
         connect_to(tmp_path / SOCKET_NAME, 0.1)

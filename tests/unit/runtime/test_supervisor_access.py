@@ -18,7 +18,7 @@ import pytest
 from sessiontree import PermissionDenied, TreeNotFound
 from sessiontree.contracts.errors import JournalLocked, SessionClosed, SessionTreeError
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.runtime.memory.memory_api import MemoryProcess, Supervision
+from sessiontree.runtime.memory.memory_api import MemoryAuthority, MemoryProcess
 from sessiontree.runtime.rights.host_services import Services
 from sessiontree.runtime.scheduling.pool import PoolSize
 from sessiontree.runtime.scheduling.settings import Settings
@@ -124,14 +124,14 @@ async def test_each_declared_request_of_a_host_reaches_the_supervisor(tmp_path: 
 async def test_each_declared_request_of_memory_reaches_the_supervisor(tmp_path: Path) -> None:
     """Memory alone may ask, and for nothing that is not declared."""
     async with opened(tmp_path / "state") as serving:
-        for name in collect_methods(Supervision):
+        for name in collect_methods(MemoryAuthority):
             assert (await serving.serve(serving.memory_key, name, ((),))).error is None
             assert type((await serving.serve(serving.host_key, name, ((),))).error) is PermissionDenied
         refused = await serving.serve(serving.memory_key, "create", ())
         assert type(refused.error) is PermissionDenied
 
 
-async def test_a_tree_that_can_not_be_taken_up_leaves_nothing(tmp_path: Path) -> None:
+async def test_tree_that_can_not_be_taken_up_leaves_nothing(tmp_path: Path) -> None:
     """Tools and models of a tree that was refused are not kept, however often somebody tries."""
     async with opened(tmp_path / "state") as serving:
         for number in range(3):
@@ -141,7 +141,7 @@ async def test_a_tree_that_can_not_be_taken_up_leaves_nothing(tmp_path: Path) ->
         assert serving.lifetime.resources == {}
 
 
-async def test_a_tree_whose_main_has_ended_bounds_no_nodes(tmp_path: Path) -> None:
+async def test_tree_whose_main_has_ended_bounds_no_nodes(tmp_path: Path) -> None:
     """Whatever becomes of its workspace, the hosts of the other trees may run where these fit."""
     async with opened(tmp_path / "state") as serving:
         for name in ("one", "other"):
@@ -196,7 +196,7 @@ def pid_of_nobody() -> int:
         return program.pid
 
 
-async def test_a_writer_whose_program_was_killed_is_given_time_to_end(tmp_path: Path) -> None:
+async def test_writer_whose_program_was_killed_is_given_time_to_end(tmp_path: Path) -> None:
     """Who resumes right after the kill waits for the lock."""
     with another_writer(tmp_path, pid_of_nobody()) as writer:
         asyncio.get_running_loop().call_later(0.25, writer.kill)
@@ -205,7 +205,7 @@ async def test_a_writer_whose_program_was_killed_is_given_time_to_end(tmp_path: 
             assert (await serving.ask(KEY, "open", ())).error is None
 
 
-async def test_a_writer_whose_program_lives_is_an_error_at_once(tmp_path: Path) -> None:
+async def test_writer_whose_program_lives_is_an_error_at_once(tmp_path: Path) -> None:
     """It names the writer, and what to do."""
     with another_writer(tmp_path, os.getpid()) as writer:
         words = f"process {writer.pid} writes it; end it"

@@ -85,7 +85,7 @@ async def test_limits_that_were_dropped_are_not_kept() -> None:
     assert len(limits) == 0
 
 
-async def test_a_limit_whose_report_fails_holds_no_other_up(event_loop_errors: list[BaseException]) -> None:
+async def test_limit_whose_report_fails_holds_no_other_up(event_loop_errors: list[BaseException]) -> None:
     """Each is reported in a turn of its own."""
     heard: list[str] = []
 

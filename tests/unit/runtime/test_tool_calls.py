@@ -146,7 +146,7 @@ class Leaking(SharedExclusiveLock):
 
 
 @pytest.mark.parametrize("planted", [Crowded, Overtaking, Forgetful, Leaking])
-def test_a_planted_lane_is_found(planted: type[SharedExclusiveLock]) -> None:
+def test_planted_lane_is_found(planted: type[SharedExclusiveLock]) -> None:
     """Each of the four breaks the property."""
 
     def breaks(script: list[Step]) -> bool:

@@ -93,7 +93,7 @@ async def test_tree_closed_at_any_moment_decides_nothing(tmp_path: Path, facts: 
     assert sorted(statuses) == sorted([SessionStatus.SUSPENDED] + [SessionStatus.COMPLETED] * CHILDREN)
 
 
-async def test_a_resumed_tree_has_what_was_decided_just_before_the_close(tmp_path: Path) -> None:
+async def test_resumed_tree_has_what_was_decided_just_before_the_close(tmp_path: Path) -> None:
     """STP10: the runtime that closed the tree may still have to write its last facts."""
     written = threading.Event()
 

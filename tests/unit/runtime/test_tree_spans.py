@@ -258,7 +258,7 @@ def test_planted_bug_of_spans_is_found(broken: type[OpenSpans]) -> None:
     find(journals(), is_wrong, settings=SEARCH)
 
 
-def test_a_call_that_waited_and_failed_is_seen_in_its_span() -> None:
+def test_call_that_waited_and_failed_is_seen_in_its_span() -> None:
     """Approval, intent and outcome of a call; retries and usage of a question; the model and its provider."""
     spans = made(told())
     waited = spans["execute_tool write"]
@@ -283,7 +283,7 @@ def test_a_call_that_waited_and_failed_is_seen_in_its_span() -> None:
     assert [event.name for event in turn.events] == ["sessiontree.retry.waiting"]
 
 
-def test_a_compaction_is_a_span_whose_tokens_count() -> None:
+def test_compaction_is_a_span_whose_tokens_count() -> None:
     """The question for a summary is one of the session's, and its usage part of the sums."""
     usage = Usage(90, 10, 0.5, 1, 0)
     summary = UserMessage((TextContent(f"they talked about {SECRET}"),), 0)

@@ -45,7 +45,7 @@ async def never(request: ModelRequest) -> str:
 
 
 @pytest.mark.parametrize("name", JUNK)
-async def test_a_host_that_wants_the_impossible_loses_its_session_alone(tmp_path: Path, name: str) -> None:
+async def test_host_that_wants_the_impossible_loses_its_session_alone(tmp_path: Path, name: str) -> None:
     """The session has crashed, typed; its tree goes on and its journal is what the supervisor holds."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
@@ -71,7 +71,7 @@ async def test_a_host_that_wants_the_impossible_loses_its_session_alone(tmp_path
         await check_replay(runtime, tree)
 
 
-async def test_an_answer_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+async def test_answer_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     """Whoever gave it is informed; the request waits as before, and a good answer is taken."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()

@@ -117,7 +117,7 @@ async def awaited_in_tasks(main: SessionHandle[Any], count: int) -> None:
             group.create_task(handle.result())
 
 
-async def test_a_waiting_session_takes_one_task_and_few_bytes(tmp_path: Path) -> None:
+async def test_waiting_session_takes_one_task_and_few_bytes(tmp_path: Path) -> None:
     """The task asks the model. Neither the program nor the supervisor has one for the session."""
     foreign = tmp_path / "first"
     foreign.mkdir()
@@ -131,7 +131,7 @@ async def test_a_waiting_session_takes_one_task_and_few_bytes(tmp_path: Path) ->
         assert size < MOST_BYTES, each.most_common(20)
 
 
-async def test_a_task_for_each_result_is_noticed(tmp_path: Path) -> None:
+async def test_task_for_each_result_is_noticed(tmp_path: Path) -> None:
     """Planted: the measurement sees what a session takes besides."""
     async with waiting(tmp_path, awaited_in_tasks) as (each, size):
         assert each["Task"] == 2
@@ -181,7 +181,7 @@ async def held_by_a_gateway() -> float:
     return size / CONVERSATIONS
 
 
-async def test_a_conversation_at_the_gateway_holds_names_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_conversation_at_the_gateway_holds_names_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every frame brings copies of its own. Planted: the gateway keeps them."""
     assert await held_by_a_gateway() < MOST_AT_GATEWAY
     monkeypatch.setattr(model_gateway, "share_names", lambda message: message)

@@ -142,7 +142,7 @@ def test_what_ignores_it_is_killed_when_the_window_is_over(tmp_path: Path, nothi
 
 
 @pytest.mark.slow
-async def test_the_window_is_waited_for_by_who_cancels(tmp_path: Path) -> None:
+async def test_window_is_waited_for_by_who_cancels(tmp_path: Path) -> None:
     """Nothing of the command lives when the cancelled call has ended."""
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)

@@ -70,7 +70,7 @@ async def outcome(
 @pytest.mark.parametrize(
     "image", ["", "-v", "--privileged", "a b", "a;b", "$(id)", "a\nb", "a`id`", "@x", "ä"]
 )
-def test_an_image_is_a_name_and_nothing_else(image: str) -> None:
+def test_image_is_a_name_and_nothing_else(image: str) -> None:
     """No name is taken for an option, and none has what a shell would read."""
     with pytest.raises(ConfigError, match=r"image: .*should match"):
         SandboxSpec(image=image)
@@ -101,7 +101,7 @@ def test_what_would_mean_something_else_to_an_engine_is_refused(setting: str, va
         SandboxSpec(**given)
 
 
-def test_a_container_has_no_network_and_bounds_unless_its_owner_says_so() -> None:
+def test_container_has_no_network_and_bounds_unless_its_owner_says_so() -> None:
     """The image is the word after the options, and the options end before it."""
     words = run_words(NOTHING, "box", LABELS, [("/w", "/workspace", "ro")])
     pairs = set(pairwise(words))
@@ -131,7 +131,7 @@ def test_hostile_values_stay_single_words() -> None:
     assert [word for word in words if "privileged" in word] == [f"A={bad}", bad, bad]
 
 
-def test_the_reports_of_a_command_are_found_wherever_its_output_is_cut() -> None:
+def test_reports_of_a_command_are_found_wherever_its_output_is_cut() -> None:
     """Whatever the pieces: the output between the reports is passed on, exactly and once."""
     chance = random.Random(7)
     output = b"one\n\nm1 exited x\nm1 exited" + bytes(chance.randbytes(50)) + b"\n"
@@ -146,7 +146,7 @@ def test_the_reports_of_a_command_are_found_wherever_its_output_is_cut() -> None
         assert (marked.session, marked.code, b"".join(taken)) == ("12", 3, output)
 
 
-def test_an_output_that_ends_without_a_report_is_kept() -> None:
+def test_output_that_ends_without_a_report_is_kept() -> None:
     """A command that was killed has reported no end."""
     taken: list[bytes] = []
     marked = MarkedOutput("aa", taken.append)
@@ -200,7 +200,7 @@ async def test_no_variable_of_this_process_reaches_a_command(
     assert {"FROM_SPEC=1", "OWN=a 'b' $c"} <= set(told.splitlines())
 
 
-async def test_a_command_out_of_time_ends_with_what_it_started(engine: StubEngine, tmp_path: Path) -> None:
+async def test_command_out_of_time_ends_with_what_it_started(engine: StubEngine, tmp_path: Path) -> None:
     """It is asked to end, then killed; a process that left the session is, too."""
     text = "trap '' TERM; setsid sleep 1000 & echo $! >pid; sleep 1000"
     async with running(engine, tmp_path):
@@ -218,7 +218,7 @@ async def test_a_command_out_of_time_ends_with_what_it_started(engine: StubEngin
     assert find_process_identity(int((tmp_path / "pid").read_text())) is None
 
 
-async def test_a_cancelled_command_ends_before_its_caller_goes_on(engine: StubEngine, tmp_path: Path) -> None:
+async def test_cancelled_command_ends_before_its_caller_goes_on(engine: StubEngine, tmp_path: Path) -> None:
     """As with a time-out; the caller gets its cancellation."""
     heard = asyncio.Event()
     async with running(engine, tmp_path):
@@ -231,14 +231,14 @@ async def test_a_cancelled_command_ends_before_its_caller_goes_on(engine: StubEn
         assert find_process_identity(int((tmp_path / "pid").read_text())) is None
 
 
-async def test_a_command_that_writes_too_much_is_ended(engine: StubEngine, tmp_path: Path) -> None:
+async def test_command_that_writes_too_much_is_ended(engine: StubEngine, tmp_path: Path) -> None:
     """The bound is certain, and named."""
     async with running(engine, tmp_path):
         finished = await command(engine, output_bytes=10_000).run("yes", ".", {}, 60)
     assert (finished.reason, finished.limit, finished.allowed) == ("limit", "output_bytes", 10_000)
 
 
-async def test_an_engine_that_can_start_nothing_says_why(engine: StubEngine) -> None:
+async def test_engine_that_can_start_nothing_says_why(engine: StubEngine) -> None:
     """No command has run then: the image is missing, the engine is, or it does not answer."""
     with pytest.raises(ConfinementUnavailable, match="none/such: image not known"):
         await Container(engine.spec(image="none/such"), "box", LABELS).start()
@@ -249,7 +249,7 @@ async def test_an_engine_that_can_start_nothing_says_why(engine: StubEngine) -> 
         await remove_containers(engine.spec(), LABELS)
 
 
-async def test_a_container_that_is_lost_under_a_command_is_no_result(
+async def test_container_that_is_lost_under_a_command_is_no_result(
     engine: StubEngine, tmp_path: Path
 ) -> None:
     """The command may have run; a command in a container that is gone has not."""
@@ -269,7 +269,7 @@ async def test_a_container_that_is_lost_under_a_command_is_no_result(
     assert engine.containers == []
 
 
-async def test_a_container_ends_with_its_input(engine: StubEngine, tmp_path: Path) -> None:
+async def test_container_ends_with_its_input(engine: StubEngine, tmp_path: Path) -> None:
     """So it does when the process that keeps it is killed; what the engine still lists is found by label."""
     async with running(engine, tmp_path):
         assert (await outcome(engine, "sleep 1000 & echo $! >pid")).exit_code == 0

@@ -34,7 +34,7 @@ def run(place: Path, command: str, security: ExecSecurity, **env: str) -> Finish
 
 @pytest.mark.covers("S53")
 @pytest.mark.parametrize("security", STRICT)
-def test_a_harmless_program_runs(tmp_path: Path, security: ExecSecurity) -> None:
+def test_harmless_program_runs(tmp_path: Path, security: ExecSecurity) -> None:
     """It gets its arguments as they were written, in the workspace."""
     (tmp_path / "a b").write_text("one\ntwo\n")
     assert run(tmp_path, "grep -n two 'a b'", security).head == "2:two\n"
@@ -86,7 +86,7 @@ def test_anything_else_is_refused_before_it_runs(
 
 
 @pytest.mark.parametrize("command", ["x\x1b[2J" + "y" * 5000, "y" * 5000, "ls --" + "y" * 5000])
-def test_a_refusal_shows_no_more_than_the_beginning_of_a_command(tmp_path: Path, command: str) -> None:
+def test_refusal_shows_no_more_than_the_beginning_of_a_command(tmp_path: Path, command: str) -> None:
     """And nothing of it raw."""
     with pytest.raises(PermissionDenied) as refusal:
         run(tmp_path, command, "safe-bin")
@@ -96,7 +96,7 @@ def test_a_refusal_shows_no_more_than_the_beginning_of_a_command(tmp_path: Path,
 
 @pytest.mark.covers("REL-L31")
 @pytest.mark.parametrize("security", STRICT)
-def test_a_program_of_the_workspace_is_not_the_systems(tmp_path: Path, security: ExecSecurity) -> None:
+def test_program_of_the_workspace_is_not_the_systems(tmp_path: Path, security: ExecSecurity) -> None:
     """REL-L31: neither its name nor a path puts it in the place of one."""
     for name in ("ls", "grep"):
         (tmp_path / name).write_text("#!/bin/sh\necho shadowed\n")

@@ -121,7 +121,7 @@ def _with_a_jump_cut(lost: int, here: Machine) -> Program:
 
 
 @pytest.mark.slow
-def test_a_lost_denial_is_found(here: Machine) -> None:
+def test_lost_denial_is_found(here: Machine) -> None:
     """Planted bug: one comparison leads nowhere."""
     for lost in (4, 5, 6, 40):
         with pytest.raises(AssertionError):

@@ -77,7 +77,7 @@ def test_what_is_harmless_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_trace_would_be_seen(tmp_path: Path) -> None:
+def test_trace_would_be_seen(tmp_path: Path) -> None:
     """The same look at a workspace finds one wrong line among many."""
     place = made(tmp_path / "workspace")
     before = contents(place)

@@ -75,7 +75,7 @@ def notices(named: Named, place: Path, command: str, change: Callable[[Path], No
 @pytest.mark.covers("REL-L10")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__.strip("_"))
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_changed_file_is_noticed(tmp_path: Path, command: str, change: Callable[[Path], None]) -> None:
+def test_changed_file_is_noticed(tmp_path: Path, command: str, change: Callable[[Path], None]) -> None:
     """Also one that kept its length and its time, and one that a copy took the place of."""
     notices(fingerprint_named_files, tmp_path, command, change)
 
@@ -243,7 +243,7 @@ def binds_what_it_runs(named: Named, place: Path, command: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", WAYS)
-def test_a_script_is_bound_however_it_is_reached(tmp_path: Path, command: str) -> None:
+def test_script_is_bound_however_it_is_reached(tmp_path: Path, command: str) -> None:
     """APP7: by a directory that another word names, a pattern, a variable, a text within a text."""
     binds_what_it_runs(fingerprint_named_files, tmp_path / "workspace", command)
 
@@ -276,7 +276,7 @@ ORDINARY = (
 
 
 @pytest.mark.parametrize("command", ORDINARY)
-def test_an_ordinary_command_is_not_bound_to_more(tmp_path: Path, command: str) -> None:
+def test_ordinary_command_is_not_bound_to_more(tmp_path: Path, command: str) -> None:
     """What another session does elsewhere in the workspace takes no yes back."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.py").write_text("x")
@@ -361,7 +361,7 @@ def test_hostile_text_is_read_in_bounded_time(tmp_path: Path, command: str) -> N
 
 
 @pytest.mark.covers("REL-L9")
-def test_a_swapped_directory_is_noticed(tmp_path: Path) -> None:
+def test_swapped_directory_is_noticed(tmp_path: Path) -> None:
     """REL-L9: what a command starts in is the directory, not its name."""
     for name in ("here", "there"):
         (tmp_path / name).mkdir()

@@ -62,7 +62,7 @@ def test_nothing_outlives_a_host_however_it_ends(tmp_path: Path, kind: str, end:
     assert int((tmp_path / f"{REPORT}{pid}").read_text("ascii")) >= (0 if kind == "hopper" else 1)
 
 
-def test_a_host_that_leaves_nothing_says_so(tmp_path: Path) -> None:
+def test_host_that_leaves_nothing_says_so(tmp_path: Path) -> None:
     """And what else this process started lives on."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
         with started(tmp_path, [], "exits") as reaper:
@@ -71,7 +71,7 @@ def test_a_host_that_leaves_nothing_says_so(tmp_path: Path) -> None:
         assert other.poll() is None
 
 
-def test_a_host_ends_with_its_reaper(tmp_path: Path) -> None:
+def test_host_ends_with_its_reaper(tmp_path: Path) -> None:
     """Otherwise nobody would end what it leaves."""
     with started(tmp_path, [], "exits") as reaper:
         assert reaper.stdout is not None
@@ -84,7 +84,7 @@ def test_a_host_ends_with_its_reaper(tmp_path: Path) -> None:
         os.close(host)
 
 
-def test_a_host_that_starts_too_late_makes_nothing(tmp_path: Path) -> None:
+def test_host_that_starts_too_late_makes_nothing(tmp_path: Path) -> None:
     """Its runtime was closed and has removed its directory; a self-test makes nothing either."""
     host = tmp_path / "host.py"
     host.write_text("print('up')", "utf-8")
@@ -99,7 +99,7 @@ def test_a_host_that_starts_too_late_makes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [host]
 
 
-def test_a_process_is_known_by_its_start() -> None:
+def test_process_is_known_by_its_start() -> None:
     """An id given again would be another process; one that only waits to be collected is not one."""
     me = find_process_identity(os.getpid())
     assert me is not None

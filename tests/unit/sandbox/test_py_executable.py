@@ -75,7 +75,7 @@ def test_words_without_quotes_are_found() -> None:
         words_survive_the_shell(lambda asked: " ".join(shlex.split(py_executable(asked))))
 
 
-def test_a_shell_agrees_with_the_reading(tmp_path: Path) -> None:
+def test_shell_agrees_with_the_reading(tmp_path: Path) -> None:
     """The words stand behind ``exec`` in bash, and arguments may follow."""
     place = tmp_path / 'it\'s $HOME `x` \n "y"'
     place.mkdir()
@@ -198,7 +198,7 @@ def test_given_variables_are_set_and_others_are_not_kept(tmp_path: Path) -> None
     assert not found.keys() & {b"THREE", b"FIVE", b"no variable"}
 
 
-def test_a_file_of_variables_that_is_gone_is_reported(tmp_path: Path) -> None:
+def test_file_of_variables_that_is_gone_is_reported(tmp_path: Path) -> None:
     """A host without its variables does not start."""
     words = words_for("host", tmp_path, None, keep=["ONE"], given=tmp_path / "gone")
     done = subprocess.run(["bash", "-c", f"exec {words} -c ''"], capture_output=True, text=True, check=False)

@@ -90,7 +90,7 @@ async def test_exit_is_the_end_and_not_the_end_of_the_output(tmp_path: Path) -> 
 
 
 @pytest.mark.covers("I36")
-async def test_the_end_of_the_input_is_the_end_of_what_is_read(tmp_path: Path) -> None:
+async def test_end_of_the_input_is_the_end_of_what_is_read(tmp_path: Path) -> None:
     """Bytes that are no UTF-8 arrive, and are shown replaced."""
     jobs = jobs_in(tmp_path)
     job_id = await started(jobs, "cat; echo end")
@@ -100,7 +100,7 @@ async def test_the_end_of_the_input_is_the_end_of_what_is_read(tmp_path: Path) -
 
 
 @pytest.mark.covers("I36", "JOB8")
-async def test_a_terminal_is_the_sandboxs_own_and_its_screen_is_drawn(tmp_path: Path) -> None:
+async def test_terminal_is_the_sandboxs_own_and_its_screen_is_drawn(tmp_path: Path) -> None:
     """Of the size that was asked for; colours and movements are not in its text."""
     jobs = jobs_in(tmp_path)
     job_id = await started(jobs, r"tty; stty size; printf '\e[31mred\e[0m\e[5;1Hlow'; read -s x", window=True)
@@ -141,7 +141,7 @@ async def test_other_hosts_are_not_there(tmp_path: Path, host: ExecHost) -> None
 
 
 @pytest.mark.covers("JOB1")
-async def test_a_killed_sandbox_is_an_end(tmp_path: Path) -> None:
+async def test_killed_sandbox_is_an_end(tmp_path: Path) -> None:
     """Somebody outside kills its outer process: the job has failed, and nothing runs."""
     jobs = jobs_in(tmp_path)
     job_id = await started(jobs, "sleep 1000")

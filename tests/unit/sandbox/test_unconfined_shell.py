@@ -15,7 +15,7 @@ from sessiontree.sandbox.commands.unconfined_shell import UnconfinedShell
 
 @pytest.mark.parametrize("window", [None, WindowSize(5, 40)], ids=["pipe", "terminal"])
 @pytest.mark.parametrize("workdir", ["missing", "line\nend", "é" * 800])
-async def test_a_missing_directory_is_named(tmp_path: Path, workdir: str, window: WindowSize | None) -> None:
+async def test_missing_directory_is_named(tmp_path: Path, workdir: str, window: WindowSize | None) -> None:
     """The error says why the command was not started, and not that it may have run."""
     shell = UnconfinedShell(tmp_path, RunningCommands(1.0, None))
     with pytest.raises(ExecutionError, match=r"was not started: \[Errno"):

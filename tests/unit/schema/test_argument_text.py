@@ -46,7 +46,7 @@ def test_json_is_read_as_it_is(
 
 
 @given(objects(printable))
-def test_a_python_literal_is_read(value: dict[str, Any]) -> None:
+def test_python_literal_is_read(value: dict[str, Any]) -> None:
     """Single quotes, True, False and None."""
     found = read_arguments(repr(value))
     assert found is not None
@@ -77,7 +77,7 @@ def test_raw_control_characters_trailing_commas_and_what_is_around(value: dict[s
 
 
 @given(objects(st.text()), st.sampled_from([None, 2]), st.data())
-def test_a_text_cut_anywhere_holds_no_half_value(
+def test_text_cut_anywhere_holds_no_half_value(
     value: dict[str, Any], indent: int | None, data: st.DataObject
 ) -> None:
     """It is read only where whole members are left, each as it was meant, and says that it was cut."""
@@ -223,7 +223,7 @@ def test_as_deep_as_tools_take() -> None:
         '"' * 200_000,
     ],
 )
-async def test_the_time_is_linear(text: str) -> None:
+async def test_time_is_linear(text: str) -> None:
     """A thousand times what a quadratic reader would get through in the time given."""
     async with asyncio.timeout(PATIENCE_S):
         found = await asyncio.to_thread(read_arguments, text)

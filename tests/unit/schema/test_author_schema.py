@@ -133,7 +133,7 @@ def is_taken(tool: CompiledTool, value: dict[str, Any]) -> bool:
 @pytest.mark.slow
 @settings(max_examples=examples(200))
 @given(cases() | neighbours())
-def test_a_schema_from_elsewhere_means_what_its_author_wrote(case: Case) -> None:
+def test_schema_from_elsewhere_means_what_its_author_wrote(case: Case) -> None:
     """References with anything next to them, recursive roots, empty and null values, every keyword."""
     means_what_was_written(compiled, case)
 
@@ -152,7 +152,7 @@ def _beside_wins(schema: dict[str, Any]) -> CompiledTool:
     return compiled({**schema, "properties": {"v": beside}, "$defs": {"none": {}}})
 
 
-def test_a_planted_root_is_found() -> None:
+def test_planted_root_is_found() -> None:
     """It is stricter than its author."""
     case: Case = ({"properties": {"a": {"$ref": "#"}}}, [{"a": False}, {"a": {}}])
     means_what_was_written(compiled, case)
@@ -161,7 +161,7 @@ def test_a_planted_root_is_found() -> None:
 
 
 @pytest.mark.slow
-def test_a_planted_merge_is_found() -> None:
+def test_planted_merge_is_found() -> None:
     """By chance, in a few hundred small schemas."""
 
     def fails(case: Case) -> bool:

@@ -17,7 +17,7 @@ def told(schema: Any, value: Any) -> tuple[str, str | None]:
     return caught.value.message, caught.value.field
 
 
-def test_a_value_that_fits_passes() -> None:
+def test_value_that_fits_passes() -> None:
     """Both ways to ask agree."""
     checker = Checker({"type": "integer"})
     assert checker.fits(1)
@@ -44,7 +44,7 @@ def test_a_value_that_fits_passes() -> None:
         ),
     ],
 )
-def test_a_fault_names_its_field(schema: Any, value: Any, message: str, field: str | None) -> None:
+def test_fault_names_its_field(schema: Any, value: Any, message: str, field: str | None) -> None:
     """Of a missing or unknown property that property, else the value refused."""
     assert told(schema, value) == (message, field)
 
@@ -58,14 +58,14 @@ def test_faults_come_in_the_order_of_the_value() -> None:
     assert message.index("2:") < message.index("11:")
 
 
-def test_a_message_stays_short() -> None:
+def test_message_stays_short() -> None:
     """However many faults, long values and long lists of choices there are."""
     schema = {"items": {"enum": ["choice" * 20] * 1 + [f"{n}" * 50 for n in range(50)]}}
     message, _ = told(schema, ["x" * 1000] * 1000)
     assert len(message) <= MAX_TOLD * (MAX_MESSAGE_CHARS + 2)
 
 
-def test_a_value_is_shown_by_its_beginning() -> None:
+def test_value_is_shown_by_its_beginning() -> None:
     """In JSON, every script readable."""
     assert shorten_json({"ї": None}) == '{"ї":null}'
     assert len(shorten_json("x" * 1000)) == MAX_VALUE_CHARS
@@ -82,7 +82,7 @@ def test_a_value_is_shown_by_its_beginning() -> None:
         {"const": "\ud800"},
     ],
 )
-def test_a_schema_that_cannot_be_used_is_refused(schema: Any) -> None:
+def test_schema_that_cannot_be_used_is_refused(schema: Any) -> None:
     """Nothing is fetched to find out."""
     with pytest.raises(ConfigError, match="not a valid JSON Schema"):
         Checker(schema)

@@ -86,7 +86,7 @@ def without(keyword: str) -> Make:
     [Deaf, without("type"), without("anyOf")],
     ids=["deaf", "type", "anyOf"],
 )
-def test_a_planted_reading_is_found(planted: Make) -> None:
+def test_planted_reading_is_found(planted: Make) -> None:
     """One keyword that is not known, or a fault that is kept quiet, fails the property."""
     with pytest.raises(AssertionError):
         agrees(planted, tried=400)

@@ -178,6 +178,6 @@ def test_null_that_the_schema_takes_is_kept() -> None:
         ({"$ref": "#/$defs/Tree"}, False),
     ],
 )
-def test_a_schema_is_settled_where_nothing_that_fits_changes(schema: Any, settled: bool) -> None:
+def test_schema_is_settled_where_nothing_that_fits_changes(schema: Any, settled: bool) -> None:
     """Only trimming and ``3.0`` for ``3`` change what fits already."""
     assert Coercer(ROOT).is_settled(schema) is settled

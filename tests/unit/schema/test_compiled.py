@@ -101,7 +101,7 @@ def test_compiling_keeps_name_schema_and_digest() -> None:
     assert "x-" not in json.dumps(DECLARED.schema)
 
 
-def test_the_model_gets_defaults_and_the_digest_what_was_given() -> None:
+def test_model_gets_defaults_and_the_digest_what_was_given() -> None:
     """Final arguments hold no defaults, so a changed default changes no digest."""
     params, final = DECLARED.validate({"path": "a.txt"})
     assert params == Parameters(path="a.txt")
@@ -152,7 +152,7 @@ def test_what_is_required_must_be_there(arguments: dict[str, Any]) -> None:
 
 
 @pytest.mark.covers("S32")
-def test_a_trimmed_name_of_white_space_is_missing() -> None:
+def test_trimmed_name_of_white_space_is_missing() -> None:
     """Trimming comes before the check."""
     tool = compiled(type("P", (BaseModel,), {"__annotations__": {"name": Annotated[str, Stripped()]}}))
     assert str(refused(tool, {"name": " \t"})) == "name required"
@@ -183,9 +183,7 @@ def test_text_that_may_be_empty_is_given_when_empty() -> None:
         ({"allOf": [{"type": "string"}]}, [""]),
     ],
 )
-def test_a_schema_from_elsewhere_says_itself_what_may_be_empty(
-    part: dict[str, Any], values: list[Any]
-) -> None:
+def test_schema_from_elsewhere_says_itself_what_may_be_empty(part: dict[str, Any], values: list[Any]) -> None:
     """Of a RawTool, a schema_tool and a client's tool: what it takes is taken, also where it is required."""
     schema: dict[str, Any] = {
         "properties": {"v": part},
@@ -203,7 +201,7 @@ def test_a_schema_from_elsewhere_says_itself_what_may_be_empty(
         assert str(refused(compile_tool(tool), {})) == "v required"
 
 
-def test_a_schema_from_elsewhere_may_refuse_what_is_empty() -> None:
+def test_schema_from_elsewhere_may_refuse_what_is_empty() -> None:
     """In its own words; of null and of what is missing the message is the specification's."""
     tool = compile_tool(Raw({"properties": {"v": {"type": "string", "minLength": 1}}, "required": ["v"]}))
     assert refused(tool, {"v": ""}).field == "/v"
@@ -211,7 +209,7 @@ def test_a_schema_from_elsewhere_may_refuse_what_is_empty() -> None:
     assert str(refused(tool, {"v": None})) == "v required"
 
 
-def test_a_required_null_that_one_variant_takes_is_taken() -> None:
+def test_required_null_that_one_variant_takes_is_taken() -> None:
     """Whatever the variants that name it say."""
     schema = {"anyOf": [{"properties": {"v": {"type": "string"}}}, {"properties": {"w": {"const": 1}}}]}
     tool = compile_tool(Raw({**schema, "required": ["v", "w"]}))
@@ -251,7 +249,7 @@ def test_optional_null_is_absence_and_a_meant_null_stays() -> None:
         ({"where": "a", "filePath": "b"}, "/path", "'where' and 'filePath' are two spellings"),
     ],
 )
-def test_an_error_names_the_field_and_the_cause(arguments: dict[str, Any], field: str, said: str) -> None:
+def test_error_names_the_field_and_the_cause(arguments: dict[str, Any], field: str, said: str) -> None:
     """A JSON pointer by canonical name, and a message a model can act on."""
     error = refused(DECLARED, arguments)
     assert error.field == field
@@ -266,7 +264,7 @@ def test_several_faults_are_told_at_once_the_first_given_first() -> None:
     assert "limit" in str(refused(DECLARED, {"path": "a", "mode": "x", "limit": -1}))
 
 
-def test_a_long_value_is_not_sent_back_whole() -> None:
+def test_long_value_is_not_sent_back_whole() -> None:
     """Only its beginning is shown."""
     assert len(str(refused(DECLARED, {"path": ["x" * 10_000]}))) < 400
 
@@ -320,13 +318,13 @@ def test_text_of_brackets_is_no_list() -> None:
     assert "can't be read" in str(refused(DECLARED, {"path": "a", "tags": "[" * 10_000}))
 
 
-def test_a_missing_parameter_names_the_unknown_one_that_was_meant() -> None:
+def test_missing_parameter_names_the_unknown_one_that_was_meant() -> None:
     """The nearest name is said, if one is near."""
     assert str(refused(DECLARED, {"pth": "a"})) == "path required; \"pth\" is not a parameter, write 'path'"
     assert str(refused(DECLARED, {"zzz": "a"})) == "path required"
 
 
-def test_an_open_schema_takes_what_it_does_not_name_but_only_json() -> None:
+def test_open_schema_takes_what_it_does_not_name_but_only_json() -> None:
     """Names it does not know pass as they are; bad values in them do not."""
     tool = compile_tool(Raw({"properties": {"path": {"type": "string"}}}))
     assert tool.validate({"filePath": "a", "other": [1]})[1] == {"path": "a", "other": [1]}
@@ -336,7 +334,7 @@ def test_an_open_schema_takes_what_it_does_not_name_but_only_json() -> None:
 
 
 @pytest.mark.covers("A43")
-def test_a_raw_tool_gets_a_dict_of_its_own() -> None:
+def test_raw_tool_gets_a_dict_of_its_own() -> None:
     """What the tool does to its parameters changes neither the digest nor the caller's arguments."""
     tool = compile_tool(Raw({"properties": {"a": {"type": "array"}}, "required": ["a"]}))
     given: dict[str, Any] = {"a": [[1]]}
@@ -345,7 +343,7 @@ def test_a_raw_tool_gets_a_dict_of_its_own() -> None:
     assert final == given == {"a": [[1]]}
 
 
-def test_a_model_shares_nothing_with_the_final_arguments() -> None:
+def test_model_shares_nothing_with_the_final_arguments() -> None:
     """A field of any type would otherwise hand the same list to tool and digest."""
 
     class Params(BaseModel):
@@ -357,7 +355,7 @@ def test_a_model_shares_nothing_with_the_final_arguments() -> None:
     assert final == given == {"data": {"a": [1]}}
 
 
-def test_the_schema_decides_where_the_model_is_more_lenient() -> None:
+def test_schema_decides_where_the_model_is_more_lenient() -> None:
     """A validator that reads other shapes changes nothing: what a model learned holds."""
 
     class Params(BaseModel):
@@ -366,7 +364,7 @@ def test_the_schema_decides_where_the_model_is_more_lenient() -> None:
     assert refused(compiled(Params), {"sizes": 5}).field == "/sizes"
 
 
-def test_the_models_own_checks_come_last_and_are_told() -> None:
+def test_models_own_checks_come_last_and_are_told() -> None:
     """Field checks point at the field, checks of the whole at nothing."""
 
     class Span(BaseModel):
@@ -402,7 +400,7 @@ def test_the_models_own_checks_come_last_and_are_told() -> None:
     assert (error.field, str(error)) == (None, "end is before start")
 
 
-def test_a_strict_model_reads_json() -> None:
+def test_strict_model_reads_json() -> None:
     """Strictness is about JSON's types, not Python's: a date is a string there, a set a list."""
 
     class Params(BaseModel):
@@ -439,7 +437,7 @@ def test_fields_with_other_names_are_called_by_them() -> None:
         ({"description": "\ud800"}, "half of a surrogate pair"),
     ],
 )
-def test_a_schema_that_cannot_work_is_refused_before_any_session(parameters: Any, said: str) -> None:
+def test_schema_that_cannot_work_is_refused_before_any_session(parameters: Any, said: str) -> None:
     """ConfigError names the tool."""
     with pytest.raises(ConfigError, match="tool 'raw'") as caught:
         compile_tool(Raw(parameters))
@@ -477,13 +475,13 @@ def test_raw_tools_of_equal_schemas_share_what_is_compiled() -> None:
     assert list(other.schema["properties"]) == ["b", "a"]  # type: ignore[arg-type]
 
 
-def test_an_alias_to_nowhere_is_refused_before_any_session() -> None:
+def test_alias_to_nowhere_is_refused_before_any_session() -> None:
     """A typing error in a tool's class must not wait for a call."""
     with pytest.raises(ConfigError, match="tool 'declared': alias"):
         compiled(Parameters, param_aliases={"file": "pth"})
 
 
-def test_a_read_only_mapping_is_as_good_as_a_dict() -> None:
+def test_read_only_mapping_is_as_good_as_a_dict() -> None:
     """Frozen messages hand in what they hold."""
     assert DECLARED.validate(MappingProxyType({"path": "a", "limit": 3})) == DECLARED.validate(
         {"path": "a", "limit": 3}

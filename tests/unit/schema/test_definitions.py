@@ -11,7 +11,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.schema.definitions import MAX_SCHEMAS, set_object_root, write_out
 
 
-def test_a_definition_is_written_where_it_is_used() -> None:
+def test_definition_is_written_where_it_is_used() -> None:
     """Annotations next to a reference win over the definition's."""
     schema = write_out(
         {
@@ -27,7 +27,7 @@ def test_a_definition_is_written_where_it_is_used() -> None:
     }
 
 
-def test_a_condition_beside_a_reference_is_joined_not_lost() -> None:
+def test_condition_beside_a_reference_is_joined_not_lost() -> None:
     """Both the definition's minimum and the one next to it hold."""
     schema = write_out(
         {"items": {"$ref": "#/$defs/A", "minimum": 5}, "$defs": {"A": {"type": "integer", "minimum": 1}}}
@@ -100,7 +100,7 @@ def test_what_means_the_same_beside_anything_is_written_beside_it() -> None:
         ("#/$defs/List[int]", "List[int]"),
     ],
 )
-def test_a_reference_is_a_uri(ref: str, name: str) -> None:
+def test_reference_is_a_uri(ref: str, name: str) -> None:
     """Names are percent-encoded in it; one that was left as it is, is found too."""
     definition: dict[str, Any] = {"type": "integer"}
     assert write_out({"items": {"$ref": ref}, "$defs": {name: definition}}) == {"items": definition}
@@ -109,14 +109,14 @@ def test_a_reference_is_a_uri(ref: str, name: str) -> None:
     assert len(kept["$defs"]) == 1  # type: ignore[arg-type]
 
 
-def test_an_encoded_sign_is_that_sign_first() -> None:
+def test_encoded_sign_is_that_sign_first() -> None:
     """Where both are there, as of two definitions made by a generator."""
     definitions: dict[str, Any] = {"a%b": {"type": "string"}, "a%25b": {"type": "integer"}}
     schema = write_out({"items": {"$ref": "#/$defs/a%25b"}, "$defs": definitions})
     assert schema == {"items": {"type": "string"}}
 
 
-def test_a_root_reference_keeps_its_draft() -> None:
+def test_root_reference_keeps_its_draft() -> None:
     """What ``$schema`` says holds for what is written out too."""
     draft = "http://json-schema.org/draft-07/schema#"
     schema = write_out(
@@ -144,7 +144,7 @@ def test_a_root_reference_keeps_its_draft() -> None:
         ({"type": "object", "properties": {"foo": {"$ref": "#"}}}, {"foo": False}),
     ],
 )
-def test_the_root_is_an_object_and_what_refers_to_it_need_not_be(root: dict[str, Any], value: Any) -> None:
+def test_root_is_an_object_and_what_refers_to_it_need_not_be(root: dict[str, Any], value: Any) -> None:
     """The type that a tool's parameters need is not asked further down, unless the author asks it."""
     typed = set_object_root(write_out(root))
     assert typed["type"] == "object"
@@ -185,7 +185,7 @@ def test_definitions_that_use_each_other_stay_under_their_names_sorted() -> None
     }
 
 
-def test_a_reference_to_any_place_is_followed() -> None:
+def test_reference_to_any_place_is_followed() -> None:
     """Pointers through properties, lists, escapes and boolean schemas resolve; recursive ones get a name."""
     schema = write_out(
         {
@@ -229,7 +229,7 @@ def test_two_definitions_of_one_name_both_stay() -> None:
         {"allOf": [{"not": {"$ref": "#/$defs/A"}}]},
     ],
 )
-def test_a_reference_to_itself_for_the_same_value_is_refused(definition: Any) -> None:
+def test_reference_to_itself_for_the_same_value_is_refused(definition: Any) -> None:
     """Following it would never end."""
     with pytest.raises(ConfigError, match="refers to itself"):
         write_out({"items": {"$ref": "#/$defs/A"}, "$defs": {"A": definition}})
@@ -260,20 +260,20 @@ def test_references_that_depend_on_the_caller_are_refused(keyword: str) -> None:
         write_out({"items": {keyword: "#node"}})
 
 
-def test_an_address_inside_is_refused_and_the_roots_is_dropped() -> None:
+def test_address_inside_is_refused_and_the_roots_is_dropped() -> None:
     """An ``$id`` changes what references mean; the root's changes nothing here."""
     assert write_out({"$id": "https://example.invalid/a", "type": "object"}) == {"type": "object"}
     with pytest.raises(ConfigError, match=r"\$id inside"):
         write_out({"items": {"$id": "https://example.invalid/a"}})
 
 
-def test_a_reference_to_what_is_no_schema_is_refused() -> None:
+def test_reference_to_what_is_no_schema_is_refused() -> None:
     """A pointer may hit a text or a list."""
     with pytest.raises(ConfigError, match="does not lead to a schema"):
         write_out({"items": {"$ref": "#/type"}, "type": "array"})
 
 
-def test_a_definition_that_only_refers_to_another_leads_there() -> None:
+def test_definition_that_only_refers_to_another_leads_there() -> None:
     """What it leads to stays too, though nothing else refers to it."""
     schema = write_out(
         {

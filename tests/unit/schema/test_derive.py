@@ -95,7 +95,7 @@ class Node(BaseModel):
 
 
 @pytest.mark.covers("A4", "U6")
-def test_a_model_becomes_an_object_without_titles_definitions_or_nulls() -> None:
+def test_model_becomes_an_object_without_titles_definitions_or_nulls() -> None:
     """Descriptions stay; pydantic's titles, ``$ref`` and the null of optional parameters go."""
 
     class Params(BaseModel):
@@ -155,7 +155,7 @@ def test_only_what_contains_itself_stays_a_definition() -> None:
 
 
 @pytest.mark.covers("S24")
-def test_the_order_of_keywords_is_fixed_and_of_properties_as_declared() -> None:
+def test_order_of_keywords_is_fixed_and_of_properties_as_declared() -> None:
     """Two runs give the same bytes, so a provider's prompt cache holds."""
 
     class Params(BaseModel):
@@ -169,13 +169,13 @@ def test_the_order_of_keywords_is_fixed_and_of_properties_as_declared() -> None:
     )
 
 
-def test_a_model_that_takes_more_stays_open() -> None:
+def test_model_that_takes_more_stays_open() -> None:
     """``extra="allow"`` is the author's word."""
     model = create_model("Params", __config__=ConfigDict(extra="allow"), path=(str, ...))
     assert derive_schema(tool_of(model))["additionalProperties"] is True
 
 
-def test_a_root_of_named_values_is_an_object() -> None:
+def test_root_of_named_values_is_an_object() -> None:
     """A root model over a dict is an object without fixed properties."""
     schema = derive_schema(tool_of(RootModel[dict[str, int]]))
     assert schema == {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}}
@@ -196,14 +196,14 @@ def test_a_root_of_named_values_is_an_object() -> None:
         ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "leads nowhere"),
     ],
 )
-def test_a_schema_that_is_no_plain_object_is_refused(parameters: Any, said: str) -> None:
+def test_schema_that_is_no_plain_object_is_refused(parameters: Any, said: str) -> None:
     """ConfigError names the tool and the cause, before any session exists."""
     with pytest.raises(ConfigError, match="tool 'raw'") as caught:
         derive_schema(Raw(parameters))
     assert said in str(caught.value)
 
 
-def test_a_union_at_the_root_stays_and_is_not_closed() -> None:
+def test_union_at_the_root_stays_and_is_not_closed() -> None:
     """It decides what is taken; closing the object it is in would refuse all that its variants name."""
     schema = derive_schema(tool_of(RootModel[Range | Node]))
     assert list(schema) == ["type", "properties", "anyOf", "$defs"]
@@ -212,26 +212,26 @@ def test_a_union_at_the_root_stays_and_is_not_closed() -> None:
     assert derive_schema(Raw(raw)) == raw
 
 
-def test_a_type_without_a_schema_is_refused() -> None:
+def test_type_without_a_schema_is_refused() -> None:
     """A function cannot come from a model."""
     model = create_model("Params", call=(Callable[[], int], ...))
     with pytest.raises(ConfigError, match="has no JSON Schema"):
         derive_schema(tool_of(model))
 
 
-def test_a_raw_schema_without_type_is_an_object() -> None:
+def test_raw_schema_without_type_is_an_object() -> None:
     """Properties alone mean an object; nothing at all means no parameters."""
     assert derive_schema(Raw({})) == {"type": "object", "properties": {}}
     assert derive_schema(Raw({"properties": {"a": {}}}))["type"] == "object"
 
 
-def test_a_raw_schema_keeps_titles_and_nulls() -> None:
+def test_raw_schema_keeps_titles_and_nulls() -> None:
     """Its author's words are kept: null may mean something there."""
     part: Schema = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None, "title": "Mine"}
     assert derive_schema(Raw({"properties": {"a": part}}))["properties"] == {"a": part}
 
 
-def test_the_digest_names_the_schema_whatever_its_order() -> None:
+def test_digest_names_the_schema_whatever_its_order() -> None:
     """Sorted keys; another schema has another digest."""
     assert schema_digest({"a": 1, "b": [True]}) == schema_digest({"b": [True], "a": 1})
     assert schema_digest({"a": 1}) != schema_digest({"a": 2})
@@ -259,7 +259,7 @@ def test_properties_named_like_keywords_survive(names: list[str]) -> None:
 
 
 @pytest.mark.covers("REL-P31")
-def test_a_cleaner_that_looks_at_names_alone_is_caught() -> None:
+def test_cleaner_that_looks_at_names_alone_is_caught() -> None:
     """The property fails where every key called ``title`` or ``default`` goes."""
 
     def without(value: Any) -> Any:
@@ -386,7 +386,7 @@ def test_enums_of_texts_are_flat_and_hold_no_null() -> None:
 
 
 @pytest.mark.parametrize("values", [[], "desktop", ["a", 1], [None]])
-def test_an_enum_of_texts_has_some_and_nothing_else(values: Any) -> None:
+def test_enum_of_texts_has_some_and_nothing_else(values: Any) -> None:
     """One text would make a value of every letter."""
     for made in (string_enum, optional_string_enum):
         with pytest.raises(ConfigError, match="give a list of at least one text"):

@@ -34,7 +34,7 @@ TEXT = {"type": "string"}
         ({"properties": {"über": TEXT}}, "the parameter 'über' has a name some providers refuse"),
     ],
 )
-def test_a_slip_is_found_where_it_stands(schema: dict[str, Any], said: str) -> None:
+def test_slip_is_found_where_it_stands(schema: dict[str, Any], said: str) -> None:
     """In each place a schema may stand in; what to do instead is said."""
     found = find_schema_warnings(schema)
     assert any(each.startswith(said) for each in found), found

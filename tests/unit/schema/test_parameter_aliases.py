@@ -40,7 +40,7 @@ def test_every_spelling_leads_to_the_name() -> None:
     assert spellings.canonical("Path") is None
 
 
-def test_a_name_of_its_own_is_never_an_alias() -> None:
+def test_name_of_its_own_is_never_an_alias() -> None:
     """A tool that has both ``path`` and ``file_path`` means two things by them."""
     spellings = Spellings(["path", "file_path"], {})
     assert spellings.canonical("file_path") == "file_path"
@@ -48,7 +48,7 @@ def test_a_name_of_its_own_is_never_an_alias() -> None:
     assert spellings.canonical("path") == "path"
 
 
-def test_a_spelling_that_fits_two_names_fits_none() -> None:
+def test_spelling_that_fits_two_names_fits_none() -> None:
     """Nobody guesses between ``user_id`` and ``userID``."""
     spellings = Spellings(["userID", "userId"], {})
     assert spellings.canonical("user_id") is None
@@ -76,7 +76,7 @@ def test_renaming_keeps_the_order_and_what_it_does_not_know() -> None:
 
 
 @pytest.mark.parametrize("aliases", [{"file": "pth"}, {"limit": "path"}])
-def test_an_alias_that_cannot_be_meant_is_refused(aliases: dict[str, str]) -> None:
+def test_alias_that_cannot_be_meant_is_refused(aliases: dict[str, str]) -> None:
     """It leads nowhere, or hides a parameter."""
     with pytest.raises(ConfigError, match="alias"):
         Spellings(["path", "limit"], aliases)

@@ -50,7 +50,7 @@ def test_no_text_holds_a_check_up(pattern: str, text: str) -> None:
     assert spent_s({"items": {"pattern": pattern}}, [text[-900:]] * 1_000) < PATIENCE_S
 
 
-def test_a_schema_that_refers_to_itself_is_checked_at_once() -> None:
+def test_schema_that_refers_to_itself_is_checked_at_once() -> None:
     """Its faults are not listed along every way through it."""
     way: dict[str, Any] = {"properties": {"a": {"$ref": "#/$defs/n"}}}
     union = {"anyOf": [{**way, "required": ["b"]}, {**way, "required": ["c"]}]}
@@ -78,7 +78,7 @@ def test_looking_around_means_what_it_means_elsewhere(pattern: str, text: str) -
     assert Checker({"pattern": pattern}).fits(text) == (re.search(pattern, text) is not None)
 
 
-def test_a_pattern_that_is_too_long_to_try_says_so() -> None:
+def test_pattern_that_is_too_long_to_try_says_so() -> None:
     """The reason is the text's length, not its form."""
     with pytest.raises(ValidationError, match="tried on 1000 characters"):
         Checker({"pattern": LOOKS_BACK}).check("a" * 1_001)
@@ -95,7 +95,7 @@ def test_a_pattern_that_is_too_long_to_try_says_so() -> None:
         ({"required": "a"}, '/required: the value is not of type "array" (got "a")'),
     ],
 )
-def test_a_wrong_schema_is_told_by_its_own_words(schema: dict[str, Any], words: str) -> None:
+def test_wrong_schema_is_told_by_its_own_words(schema: dict[str, Any], words: str) -> None:
     """The place, what is there and what may be; never a rule of the meta-schema."""
     with pytest.raises(ConfigError) as error:
         Checker(schema)
@@ -139,7 +139,7 @@ DOUBLING: dict[str, JsonValue] = {
         ({"type": "text"}, "is not a type"),
     ],
 )
-def test_a_schema_of_a_model_is_bounded(schema: dict[str, JsonValue], words: str) -> None:
+def test_schema_of_a_model_is_bounded(schema: dict[str, JsonValue], words: str) -> None:
     """In size, values, depth and patterns; the bound is named."""
     began = time.process_time()
     with pytest.raises(ConfigError, match="result schema: ") as error:
@@ -148,7 +148,7 @@ def test_a_schema_of_a_model_is_bounded(schema: dict[str, JsonValue], words: str
     assert time.process_time() - began < PATIENCE_S
 
 
-def test_an_ordinary_schema_of_a_model_is_taken() -> None:
+def test_ordinary_schema_of_a_model_is_taken() -> None:
     """Dates, words, lists and a tree of itself."""
     node: dict[str, JsonValue] = {
         "type": "object",
@@ -164,7 +164,7 @@ def test_an_ordinary_schema_of_a_model_is_taken() -> None:
         check_model_schema(schema)
 
 
-def test_a_long_result_is_not_tried_on_patterns() -> None:
+def test_long_result_is_not_tried_on_patterns() -> None:
     """The model is informed how long it may be."""
     result = compile_result({"type": "string", "pattern": "a"})
     with pytest.raises(ValidationError, match=r"400,001 characters.*tried on 400,000"):

@@ -49,12 +49,12 @@ def parameter(schema: dict[str, Any], dialect: str) -> Any:
         ("", "plain"),
     ],
 )
-def test_the_models_name_chooses_the_dialect(model: str, name: str) -> None:
+def test_models_name_chooses_the_dialect(model: str, name: str) -> None:
     """A dialect's or provider's name decides; else the family the model's own name begins with."""
     assert choose_dialect(model).name == name
 
 
-def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
+def test_unknown_dialect_is_refused_with_the_known_ones() -> None:
     """The message lists what there is."""
     assert find_dialect("gemini") is DIALECTS["gemini"]
     with pytest.raises(
@@ -65,7 +65,7 @@ def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.covers("S28")
-def test_the_seeds_twenty_keywords_go_and_properties_called_so_stay() -> None:
+def test_seeds_twenty_keywords_go_and_properties_called_so_stay() -> None:
     """Each of the twenty, as a keyword with a value it may have, and as a property's name."""
     values: dict[str, Any] = dict.fromkeys(GEMINI_STRIPPED, 1) | {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -87,7 +87,7 @@ def test_the_seeds_twenty_keywords_go_and_properties_called_so_stay() -> None:
 
 
 @pytest.mark.covers("S29")
-def test_a_union_of_literals_becomes_one_enum() -> None:
+def test_union_of_literals_becomes_one_enum() -> None:
     """Values in the order met; null goes where it is missing, and is apart where it is not listed."""
     union = {"description": "K.", "anyOf": [{"const": "b"}, {"enum": ["a", "b"]}, {"type": "null"}]}
     listed = {"type": "string", "enum": ["b", "a"]}
@@ -126,7 +126,7 @@ ACTIONS: dict[str, Any] = {
 @pytest.mark.covers("U5")
 @pytest.mark.parametrize("dialect", ["anthropic", "gemini", "gemini-openapi", "mistral", "openai"])
 @pytest.mark.parametrize("union", ["anyOf", "oneOf"])
-def test_a_root_union_becomes_one_object_and_keeps_what_stands_beside_it(dialect: str, union: str) -> None:
+def test_root_union_becomes_one_object_and_keeps_what_stands_beside_it(dialect: str, union: str) -> None:
     """Base properties, all variants' properties, their enums together; required is what all require."""
     schema = {keyword: value for keyword, value in ACTIONS.items() if keyword != "anyOf"}
     assert cleaned({**schema, union: ACTIONS["anyOf"]}, dialect) == {
@@ -170,7 +170,7 @@ def test_closed_variants_make_a_closed_object() -> None:
     assert effects(schema, "anthropic") == [("", "oneOf", "wider")]
 
 
-def test_a_property_only_some_open_variants_name_is_stated() -> None:
+def test_property_only_some_open_variants_name_is_stated() -> None:
     """Another variant takes anything there; the model is shown what the naming ones say."""
     assert ("/properties/html", "anyOf", "narrower") in effects(ACTIONS, "anthropic")
 
@@ -189,7 +189,7 @@ TREE: dict[str, Any] = {
 
 
 @pytest.mark.covers("S29", "REL-P29")
-def test_a_cycle_is_cut_where_references_are_unknown() -> None:
+def test_cycle_is_cut_where_references_are_unknown() -> None:
     """It is shown once with its members; what is shown where it returns says the type and what it is."""
     cut = {"type": "object", "description": "One node."}
     assert cleaned(TREE, "gemini-openapi")["properties"]["root"] == {
@@ -214,7 +214,7 @@ def test_definitions_that_all_name_each_other_stay_small() -> None:
         assert len(str(cleaned(schema, dialect))) < 50_000
 
 
-def test_a_cycle_stays_where_it_may() -> None:
+def test_cycle_stays_where_it_may() -> None:
     """Gemini takes one beneath what may be left out; OpenAI's strict mode anywhere, as a variant."""
     assert cleaned(TREE, "gemini") == TREE
     assert cleaned(TREE, "openai") == TREE
@@ -226,7 +226,7 @@ def test_a_cycle_stays_where_it_may() -> None:
     assert strict["$defs"]["Node"]["required"] == ["name", "next"]
 
 
-def test_a_root_variant_that_contains_itself_is_merged_once() -> None:
+def test_root_variant_that_contains_itself_is_merged_once() -> None:
     """Following a reference at the root ends; further down the reference stays or is cut."""
     node = {"properties": {"name": {"type": "string"}, "child": {"$ref": "#/$defs/Node"}}, "type": "object"}
     schema: dict[str, Any] = {"anyOf": [{"$ref": "#/$defs/Node"}], "$defs": {"Node": node}}
@@ -245,7 +245,7 @@ def test_patterns_of_names_go_with_what_is_said_of_all_other_names() -> None:
     ]
 
 
-def test_a_tuple_becomes_a_list_of_any_of_its_items() -> None:
+def test_tuple_becomes_a_list_of_any_of_its_items() -> None:
     """Where ``prefixItems`` is unknown; what comes after the tuple counts only where it can come."""
     pair = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "maxItems": 2}
     items = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
@@ -307,7 +307,7 @@ def test_enums_of_other_types_become_their_types() -> None:
     assert parameter({"enum": ["a", 1]}, "gemini") == {"type": ["string", "integer"], "enum": ["a", 1]}
 
 
-def test_a_list_of_types_becomes_variants_where_types_stand_alone() -> None:
+def test_list_of_types_becomes_variants_where_types_stand_alone() -> None:
     """Each keeps what is asked of its own type."""
     either = {
         "type": ["object", "array"],
@@ -336,13 +336,13 @@ def test_plain_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("schema", [{"type": "string"}, {"type": ["object", "null"]}])
-def test_a_root_that_is_no_object_is_refused(schema: dict[str, Any]) -> None:
+def test_root_that_is_no_object_is_refused(schema: dict[str, Any]) -> None:
     """Arguments are always an object."""
     with pytest.raises(ConfigError, match="must be an object"):
         clean(schema, PLAIN)
 
 
-def test_a_schema_that_grows_too_large_is_refused() -> None:
+def test_schema_that_grows_too_large_is_refused() -> None:
     """Variants of lists of variants of lists: each level asks what all levels above ask."""
     inner: dict[str, Any] = {"type": "string"}
     for _ in range(14):
@@ -424,7 +424,7 @@ def test_what_an_older_draft_asks_and_today_s_only_notes_is_said(keyword: str, d
     assert clean(today, DIALECTS[dialect]).losses == ()
 
 
-def test_a_lone_variant_that_closes_the_object_is_said_to_change_it() -> None:
+def test_lone_variant_that_closes_the_object_is_said_to_change_it() -> None:
     """Merged with what is next to it, it would be asked about other names."""
     schema: dict[str, Any] = {
         "type": "object",
@@ -435,7 +435,7 @@ def test_a_lone_variant_that_closes_the_object_is_said_to_change_it() -> None:
     assert ("oneOf", "wider") in {(loss.keyword, loss.effect) for loss in cleaned.losses}
 
 
-def test_a_strict_schema_of_another_type_has_no_keywords_of_objects() -> None:
+def test_strict_schema_of_another_type_has_no_keywords_of_objects() -> None:
     """A definition that refers to an object and says another type would else keep its properties."""
     both = {"type": "string", "$ref": "#/$defs/A"}
     schema: dict[str, Any] = {

@@ -70,7 +70,7 @@ def refused(text: str, schema: Any = None) -> ValidationError:
         '```\nnotes\n```\n```json\n{"winner": "a", "score": 0.5}\n```',
     ],
 )
-def test_a_result_is_json_bare_or_in_its_fence(text: str) -> None:
+def test_result_is_json_bare_or_in_its_fence(text: str) -> None:
     """Words around the one block marked json, and blocks of other languages, do not matter."""
     assert VERDICT.validate_text(text) == {"winner": "a", "score": 0.5}
 
@@ -95,7 +95,7 @@ def test_a_result_is_json_bare_or_in_its_fence(text: str) -> None:
         ("[" * 300 + "]" * 300, "/0" * 128, "levels deep"),
     ],
 )
-def test_a_text_that_holds_no_result_is_refused(text: str, field: str | None, said: str) -> None:
+def test_text_that_holds_no_result_is_refused(text: str, field: str | None, said: str) -> None:
     """Always a ValidationError; the session gets its three attempts."""
     error = refused(text)
     assert error.field == field
@@ -114,12 +114,12 @@ def test_a_text_that_holds_no_result_is_refused(text: str, field: str | None, sa
         ({"type": "string", "enum": ["yes", "no"]}, '"no"', "no"),
     ],
 )
-def test_a_string_result_is_the_text_itself(schema: Any, text: str, expected: str) -> None:
+def test_string_result_is_the_text_itself(schema: Any, text: str, expected: str) -> None:
     """A JSON string is read as one; margins go only where the text would not fit with them."""
     assert compile_result(schema).validate_text(text) == expected
 
 
-def test_a_string_result_that_does_not_fit_is_refused() -> None:
+def test_string_result_that_does_not_fit_is_refused() -> None:
     """Enums and lengths hold, and a text is not taken for JSON of another type."""
     assert "maybe" in str(refused("maybe", {"type": "string", "enum": ["yes", "no"]}))
     assert refused("\ud800", {"type": "string"}).field is None
@@ -136,13 +136,13 @@ def test_a_string_result_that_does_not_fit_is_refused() -> None:
         None,
     ],
 )
-def test_an_invalid_schema_is_refused_at_once(schema: Any) -> None:
+def test_invalid_schema_is_refused_at_once(schema: Any) -> None:
     """ConfigError, before a child is spawned for it."""
     with pytest.raises(ConfigError, match="result schema"):
         compile_result(schema)
 
 
-def test_a_schema_is_compiled_once_and_kept_as_it_was() -> None:
+def test_schema_is_compiled_once_and_kept_as_it_was() -> None:
     """Ten thousand sessions that owe the same type share one compiled schema."""
     schema: Any = {"$ref": "#/$defs/A", "$defs": {"A": {"type": "integer"}}}
     compiled = compile_result(schema)
@@ -175,7 +175,7 @@ def test_every_kind_of_type_makes_the_round_trip(result_type: Any, text: str, ex
     assert convert_result(result_type, value) == expected
 
 
-def test_a_result_schema_has_no_titles_or_definitions_and_keeps_null() -> None:
+def test_result_schema_has_no_titles_or_definitions_and_keeps_null() -> None:
     """Nobody drops nulls from a result, so its schema must take them."""
     schema: Any = derive_result_schema(list[Verdict])
     assert "title" not in str(schema)
@@ -184,13 +184,13 @@ def test_a_result_schema_has_no_titles_or_definitions_and_keeps_null() -> None:
 
 
 @pytest.mark.parametrize("result_type", [object(), 5, type("Plain", (), {}), "Nowhere"])
-def test_a_type_nobody_knows_is_refused(result_type: Any) -> None:
+def test_type_nobody_knows_is_refused(result_type: Any) -> None:
     """ConfigError names the type."""
     with pytest.raises(ConfigError):
         derive_result_schema(result_type)
 
 
-def test_the_types_own_checks_refuse_in_the_same_words() -> None:
+def test_types_own_checks_refuse_in_the_same_words() -> None:
     """Field checks point at the field; whatever else they raise is reported as well."""
     with pytest.raises(ValidationError, match="notes: be kind") as caught:
         convert_result(Verdict, {"winner": "a", "score": 1, "notes": "rude"})

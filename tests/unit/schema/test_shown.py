@@ -68,7 +68,7 @@ class Raw(RawTool):
         return ToolResult(output=params)
 
 
-def test_a_union_at_the_root_is_what_calls_are_checked_against() -> None:
+def test_union_at_the_root_is_what_calls_are_checked_against() -> None:
     """Names of all variants have their spellings; which go together is the union's to say."""
     tool = compile_tool(
         Raw(
@@ -94,7 +94,7 @@ def test_a_union_at_the_root_is_what_calls_are_checked_against() -> None:
             tool.validate(arguments)
 
 
-def test_a_model_that_is_a_union_gets_what_fits() -> None:
+def test_model_that_is_a_union_gets_what_fits() -> None:
     """Variants are objects with parameters of their own."""
     tool = compile_tool(type("Shape", (Declared,), {"Params": RootModel[Circle | Square]})())
     params, final = tool.validate({"side": 3})
@@ -122,7 +122,7 @@ def test_what_a_model_is_not_told_is_asked_all_the_same(dialect: Dialect) -> Non
 
 
 @pytest.mark.covers("S30")
-def test_a_tool_is_cleaned_once_for_each_dialect() -> None:
+def test_tool_is_cleaned_once_for_each_dialect() -> None:
     """Every session of every model of a dialect is shown the very same object."""
     tool = compile_tool(Declared())
     first = {name: tool.clean_for(dialect) for name, dialect in DIALECTS.items()}
@@ -157,7 +157,7 @@ class Brief(Declared):
 
 
 @pytest.mark.parametrize("dialect", [DIALECTS["plain"], DIALECTS["openai"]], ids=lambda dialect: dialect.name)
-def test_a_brief_tool_shows_no_bounds_and_is_checked_against_them(dialect: Dialect) -> None:
+def test_brief_tool_shows_no_bounds_and_is_checked_against_them(dialect: Dialect) -> None:
     """Names, types and descriptions remain; properties may be called like a keyword."""
     compiled = compile_tool(Brief())
     assert compiled.clean_for(dialect).schema == {
@@ -178,7 +178,7 @@ def test_a_brief_tool_shows_no_bounds_and_is_checked_against_them(dialect: Diale
             compiled.validate(refused)
 
 
-def test_a_brief_tool_is_closed_where_a_dialect_wants_that_said() -> None:
+def test_brief_tool_is_closed_where_a_dialect_wants_that_said() -> None:
     """OpenAI's strict mode takes closed objects only; nothing narrower is reported."""
     shown = compile_tool(Brief()).clean_for(DIALECTS["openai-strict"])
     assert shown.schema["additionalProperties"] is False

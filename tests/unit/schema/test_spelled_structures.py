@@ -139,7 +139,7 @@ def is_read_or_refused(take: Take) -> None:
 
 @pytest.mark.slow
 @pytest.mark.covers("MDL2")
-def test_a_spelled_structure_is_read_whole_or_refused() -> None:
+def test_spelled_structure_is_read_whole_or_refused() -> None:
     """Of every type, at every depth, for tools of Python and of JSON Schema."""
     is_read_or_refused(taken)
 
@@ -196,7 +196,7 @@ def test_raw_line_ends_inside_a_spelled_list_are_read() -> None:
         assert taken(tool, '[{"old": "a\nb", "new": "c\td"}]', False) == [{"old": "a\nb", "new": "c\td"}]
 
 
-def test_the_refusal_says_what_to_send() -> None:
+def test_refusal_says_what_to_send() -> None:
     """Not only that a type is wrong."""
     with pytest.raises(ValidationError, match="can't be read as one: send JSON, not text"):
         MADE["texts"][1].validate({"value": '["a'})

@@ -242,7 +242,7 @@ def test_accepted_arguments_fit_by_an_independent_validator(case: Case) -> None:
 
 @pytest.mark.covers("REL-P22")
 @pytest.mark.slow
-def test_a_lenient_model_alone_is_caught() -> None:
+def test_lenient_model_alone_is_caught() -> None:
     """The property fails where the model's own leniency decides."""
 
     def lenient(case: Case) -> None:
@@ -266,7 +266,7 @@ def test_errors_name_a_field_that_fails_by_an_independent_validator(case: Case) 
 
 @pytest.mark.covers("REL-P23")
 @pytest.mark.slow
-def test_an_error_at_another_field_is_caught() -> None:
+def test_error_at_another_field_is_caught() -> None:
     """The property fails where an error names the first parameter, whichever is wrong."""
 
     def careless(case: Case) -> None:
@@ -288,7 +288,7 @@ def test_normalising_is_idempotent(case: Case) -> None:
 
 
 @pytest.mark.slow
-def test_a_wrapping_that_goes_on_is_caught() -> None:
+def test_wrapping_that_goes_on_is_caught() -> None:
     """The property fails where a second pass wraps what the first one wrapped."""
 
     def wrapping(case: Case) -> None:
@@ -301,12 +301,12 @@ def test_a_wrapping_that_goes_on_is_caught() -> None:
 
 
 @given(cases())
-def test_the_fast_path_equals_the_slow_path(case: Case) -> None:
+def test_fast_path_equals_the_slow_path(case: Case) -> None:
     """Speed changes no answer: parameters, final arguments and errors are the same."""
     both_paths_agree(case.tool.validate, case)
 
 
-def test_a_fast_path_that_forgets_to_trim_is_caught() -> None:
+def test_fast_path_that_forgets_to_trim_is_caught() -> None:
     """The property fails where canonical names alone are taken for canonical arguments."""
 
     def hasty(case: Case) -> None:
@@ -369,7 +369,7 @@ def test_odd_values_end_in_a_validation_error(case: Case, name: str, odd: Any) -
     nothing_else_is_raised(case.tool.validate, {**case.arguments, name: odd})
 
 
-def test_a_model_that_speaks_for_itself_is_caught() -> None:
+def test_model_that_speaks_for_itself_is_caught() -> None:
     """The property fails where pydantic's own error gets out."""
     with pytest.raises(AssertionError, match="ValidationError"):
         nothing_else_is_raised(lambda arguments: (Place.model_validate(arguments), {}), {1: 2})

@@ -55,7 +55,7 @@ async def _leave(response: Response, scope: dict[str, Any], *, reads: bool) -> N
 
 
 @pytest.mark.parametrize(("method", "reads"), [("GET", True), ("GET", False), ("HEAD", True)])
-async def test_a_client_that_leaves_at_once_is_not_counted(
+async def test_client_that_leaves_at_once_is_not_counted(
     monkeypatch: pytest.MonkeyPatch, method: str, reads: bool
 ) -> None:
     """Also one that leaves before the first step of its stream, or asks for the headers alone."""

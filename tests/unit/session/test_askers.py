@@ -13,7 +13,7 @@ from tests.unit.session.session_strategies import BOB, OLGA
 from tests.unit.session.world_fakes import World, opened
 
 
-def test_a_child_acts_for_those_its_parent_acted_for() -> None:
+def test_child_acts_for_those_its_parent_acted_for() -> None:
     """Its task is theirs; who speaks to it besides joins them."""
     world = World(replace(spec(SessionKind.BRANCH), asked_by=(BOB,)), Limits())
     world.give(Adopted(0, tuple(TOOLS), "scripted", ""))
@@ -22,7 +22,7 @@ def test_a_child_acts_for_those_its_parent_acted_for() -> None:
     assert world.found(ActsFor) == [ActsFor((BOB, OLGA))]
 
 
-def test_the_program_is_not_named() -> None:
+def test_program_is_not_named() -> None:
     """A tree that hears the program alone has no fact about askers."""
     world = opened()
     world.hear("m1", "and that")

@@ -15,7 +15,7 @@ def heard_of_jobs(world: World) -> list[str]:
 
 
 @pytest.mark.covers("JOB2")
-def test_a_job_that_is_reported_again_is_the_one_it_was() -> None:
+def test_job_that_is_reported_again_is_the_one_it_was() -> None:
     """While it runs, and after its end: neither its start nor its end is recorded twice."""
     world = opened()
     world.begin_job()
@@ -48,7 +48,7 @@ def test_all_jobs_of_a_lost_host_are_lost_and_reported_once() -> None:
 
 
 @pytest.mark.covers("JOB2", "JOB3")
-def test_an_end_that_was_heard_before_the_loss_is_not_heard_again() -> None:
+def test_end_that_was_heard_before_the_loss_is_not_heard_again() -> None:
     """The message was durable and the record of the end was not: the job counts as lost."""
     world = opened()
     world.begin_job()

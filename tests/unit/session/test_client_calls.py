@@ -317,13 +317,13 @@ def test_every_call_has_one_end_and_the_program_sees_what_waits() -> None:
 
 @pytest.mark.short(4)
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_bug_is_found(name: str) -> None:
+def test_planted_bug_is_found(name: str) -> None:
     """The rules fail on a machine that breaks one of them."""
     with pytest.raises((AssertionError, KeyError)):
         check(PLANTED[name])
 
 
-def test_an_answer_whose_call_has_ended_meanwhile_is_late() -> None:
+def test_answer_whose_call_has_ended_meanwhile_is_late() -> None:
     """Hooks may look at an answer while a message overtakes the call: the answer is reported late."""
     desk = Desk()
     desk.replies("note")
@@ -336,7 +336,7 @@ def test_an_answer_whose_call_has_ended_meanwhile_is_late() -> None:
     assert (desk.late, desk.taken.total(), desk.ends) == ([client_id], 0, {client_id: "aborted"})
 
 
-def test_a_parked_call_survives_a_steering_message() -> None:
+def test_parked_call_survives_a_steering_message() -> None:
     """The model has its pending envelope and goes on; the answer is reported as a notice, and wakes it."""
     desk = Desk(patience_s=0.0)
     desk.replies("note")

@@ -69,7 +69,7 @@ def test_images_that_were_seen_go_first_and_new_ones_by_halves() -> None:
     assert state.transcript[-1].text.startswith("d" * 9_000)
 
 
-def test_the_longest_unseen_results_are_cut_before_a_person_s_message() -> None:
+def test_longest_unseen_results_are_cut_before_a_person_s_message() -> None:
     """And the message when they are not enough; each says how long it was."""
     state = state_of(turn("r" * 9_000, "s" * 100, said="w" * 4_000))
     cut = cut_longest(state)

@@ -17,7 +17,7 @@ from tests.unit.session.world_fakes import opened
 PROBLEM = "the session was interrupted: enough"
 
 
-def test_the_model_is_waited_for_no_more() -> None:
+def test_model_is_waited_for_no_more() -> None:
     """Its question is withdrawn, its late reply counts nothing, and the next message is asked about."""
     world = opened()
     world.hear("m1", "and that")
@@ -47,7 +47,7 @@ def test_running_calls_are_aborted_and_begin_no_turn() -> None:
     assert [(offer.stays, offer.result.summary) for offer in world.found(ResultOffered)] == [(True, PROBLEM)]
 
 
-def test_a_late_outcome_and_a_childs_report_wait_for_the_next_message() -> None:
+def test_late_outcome_and_a_childs_report_wait_for_the_next_message() -> None:
     """They are heard, and shown with what is said next."""
     world = opened(patience_s=0)
     world.runs(call("wipe"))
@@ -60,7 +60,7 @@ def test_a_late_outcome_and_a_childs_report_wait_for_the_next_message() -> None:
     assert [line.split(":")[0] for line in world.shown()[-3:]] == ["user"] * 3
 
 
-def test_a_word_that_stands_is_kept() -> None:
+def test_word_that_stands_is_kept() -> None:
     """A session that rests has nothing to drop; what it said last stays its final message."""
     world = opened(SessionKind.MAIN, task="")
     world.hear("m1")
@@ -82,7 +82,7 @@ def test_it_counts_once_and_not_when_the_session_stops() -> None:
     assert not world.found(Interrupted)
 
 
-def test_a_lost_host_begins_nothing_again() -> None:
+def test_lost_host_begins_nothing_again() -> None:
     """What was to stop is skipped on the next host, or its outcome is unknown, and the session rests."""
     world = opened()
     world.runs(call("look"), call("mark", 1), call("note", 2))

@@ -43,13 +43,13 @@ def prompt_of(kind: SessionKind, *, typed: bool = False) -> str:
 
 @pytest.mark.covers("A3")
 @pytest.mark.parametrize("kind", list(SessionKind))
-def test_the_prompt_of_a_kind_is_the_golden_one(kind: SessionKind) -> None:
+def test_prompt_of_a_kind_is_the_golden_one(kind: SessionKind) -> None:
     """A change of words is a change of behaviour: it is made here too, on purpose."""
     assert prompt_of(kind) == GOLDEN.joinpath(f"{kind}.txt").read_text().rstrip("\n")
 
 
 @pytest.mark.parametrize("kind", list(SessionKind))
-def test_the_prompt_names_the_tools_the_kind_holds_and_no_other(kind: SessionKind) -> None:
+def test_prompt_names_the_tools_the_kind_holds_and_no_other(kind: SessionKind) -> None:
     """The prompt and the dispatcher have one source."""
     table = ToolTable(builtin_tools())
     held = table.select_held(kind, [entry.name for entry in table])
@@ -57,7 +57,7 @@ def test_the_prompt_names_the_tools_the_kind_holds_and_no_other(kind: SessionKin
     assert set(line.removeprefix("Your tools: ").removesuffix(".").split(", ")) == held
 
 
-def test_a_typed_result_is_asked_for() -> None:
+def test_typed_result_is_asked_for() -> None:
     """Only a session whose parent gave a schema is asked to reply with JSON."""
     assert "one JSON value" in prompt_of(SessionKind.WORKER, typed=True)
     assert "one JSON value" not in prompt_of(SessionKind.WORKER)

@@ -75,7 +75,7 @@ def test_planted_bugs_are_found(change: Callable[[Any], Any]) -> None:
 
 
 @pytest.mark.parametrize("source", ["", "session main/b1"])
-def test_a_message_brings_the_taint_of_who_sent_it(source: str) -> None:
+def test_message_brings_the_taint_of_who_sent_it(source: str) -> None:
     """A child's result, as the tree says of it; replayed it is the same."""
     state = make_initial_state(spec(), Limits())
     said = stimuli.Incoming(1, "m1", "done", "follow_up", "child", taint=source)
@@ -84,6 +84,6 @@ def test_a_message_brings_the_taint_of_who_sent_it(source: str) -> None:
     assert rebuild(spec(), Limits(), new).taint == source
 
 
-def test_a_child_of_a_tainted_parent_is_tainted_from_its_first_moment() -> None:
+def test_child_of_a_tainted_parent_is_tainted_from_its_first_moment() -> None:
     """By its spec, which is journaled."""
     assert make_initial_state(replace(spec(), taint="session main"), Limits()).taint == "session main"

@@ -81,7 +81,7 @@ def test_handle_may_be_taken_away(tmp_path: Path) -> None:
         ctx.require(WRITER)
 
 
-async def test_a_tool_alone_is_given_what_it_declares(tmp_path: Path) -> None:
+async def test_tool_alone_is_given_what_it_declares(tmp_path: Path) -> None:
     """A declaration that is missing shows in the tool's own test."""
 
     @tool(tier=PermissionTier.WORKSPACE)

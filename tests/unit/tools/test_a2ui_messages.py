@@ -74,7 +74,7 @@ def test_versions_are_told_apart_and_become_one_form() -> None:
     assert (begin["makes"], begin["root"], begin["color"]) == ("v0.8", "r", "#00BFFF")
 
 
-def test_a_surface_may_come_whole() -> None:
+def test_surface_may_come_whole() -> None:
     """v1.0 brings components and data in one message; a list of messages is a payload, too."""
     whole = {"surfaceId": "s", "components": [text("root", {"@path": "/a"})], "dataModel": {"a": 1}}
     ops = parse_messages(json.dumps([{"version": "v1.0", "createSurface": whole}]))

@@ -35,7 +35,7 @@ def files(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.covers("S4")
-async def test_a_patch_adds_updates_moves_and_deletes(tmp_path: Path) -> None:
+async def test_patch_adds_updates_moves_and_deletes(tmp_path: Path) -> None:
     """One call, four kinds of change; the result names each file, and the diff shows them."""
     (tmp_path / "app.py").write_text("import os\n\ndef run():\n    a()\n    b()\n")
     (tmp_path / "tool.sh").write_text("#!/bin/sh\necho one\n")
@@ -103,7 +103,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-async def test_a_patch_with_one_mistake_changes_no_file(tmp_path: Path, case: str) -> None:
+async def test_patch_with_one_mistake_changes_no_file(tmp_path: Path, case: str) -> None:
     """A good change is before the bad one each time."""
     root = tmp_path / "root"
     (root / "folder").mkdir(parents=True)
@@ -120,7 +120,7 @@ async def test_a_patch_with_one_mistake_changes_no_file(tmp_path: Path, case: st
     assert not (tmp_path / "outside").exists()
 
 
-async def test_a_link_to_a_file_at_the_root_is_not_the_file(tmp_path: Path) -> None:
+async def test_link_to_a_file_at_the_root_is_not_the_file(tmp_path: Path) -> None:
     """Neither by its path from the root nor by an absolute one: the file it leads to stays."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "b").write_text("1\n")
@@ -181,7 +181,7 @@ async def test_changes_of_one_file_follow_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("S5")
-async def test_a_worker_cannot_patch(tmp_path: Path) -> None:
+async def test_worker_cannot_patch(tmp_path: Path) -> None:
     """It holds no writer."""
     with pytest.raises(PermissionDenied):
         await call_tool(

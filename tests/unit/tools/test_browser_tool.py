@@ -55,7 +55,7 @@ def number_of(text: str, words: str) -> int:
 
 @pytest.mark.covers("S11", "S48", "A39")
 @pytest.mark.slow
-async def test_a_model_reads_and_uses_a_page(tmp_path: Path) -> None:
+async def test_model_reads_and_uses_a_page(tmp_path: Path) -> None:
     """Every action, once, in one browser."""
     (tmp_path / "me.jpg").write_bytes(b"12345")
     async with showing({"index": SHOP, "next": NEXT}) as (browser, site):
@@ -119,7 +119,7 @@ async def test_what_is_wrong_is_said_before_anything_starts(tmp_path: Path) -> N
         assert not browser.is_running
 
 
-def test_a_script_is_elevated_and_a_worker_has_no_browser(tmp_path: Path) -> None:
+def test_script_is_elevated_and_a_worker_has_no_browser(tmp_path: Path) -> None:
     """Only evaluate is; a Worker's context has no handle to give."""
     tool = BrowserTool()
     assert tool.tier_for(BrowserParams(action="evaluate", script="1")) is PermissionTier.ELEVATED

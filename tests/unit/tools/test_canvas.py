@@ -113,7 +113,7 @@ async def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("U12")
-async def test_a_snapshot_without_a_browser_says_how_to_get_a_picture(tmp_path: Path) -> None:
+async def test_snapshot_without_a_browser_says_how_to_get_a_picture(tmp_path: Path) -> None:
     """The document is not asked for then; the line comes after the marks."""
     canvas = RecordingCanvas(answer={"text": "heading 1: Plan"})
     context = make_context(tmp_path, canvas=canvas, call_id="c1")
@@ -192,7 +192,7 @@ async def test_without_the_handle_it_is_denied(tmp_path: Path) -> None:
         await call_tool(CanvasTool(), make_context(tmp_path, canvas=refusing), action="snapshot")
 
 
-async def test_a_web_page_is_read_under_the_web_s_rules(tmp_path: Path) -> None:
+async def test_web_page_is_read_under_the_web_s_rules(tmp_path: Path) -> None:
     """Its handle decides about addresses; what it gives is shown if it is whole, found, and HTML."""
     canvas, web = RecordingCanvas(), FixedWeb(page_of(b"<p>\xc3\xa9"))
     context = make_context(tmp_path, canvas=canvas, web=web)

@@ -80,7 +80,7 @@ async def test_files_are_added_updated_removed_and_made_executable(tmp_path: Pat
 
 
 @pytest.mark.covers("OWN5")
-async def test_a_merge_that_was_cut_is_completed(tmp_path: Path) -> None:
+async def test_merge_that_was_cut_is_completed(tmp_path: Path) -> None:
     """What an earlier attempt wrote already is not a conflict."""
     (tmp_path / "a").write_bytes(b"new a")
     (tmp_path / "b").write_bytes(b"old b")
@@ -134,7 +134,7 @@ async def test_what_changed_on_both_sides_is_a_conflict_and_nothing_is_changed(t
 
 
 @pytest.mark.covers("OWN4")
-async def test_a_refused_file_takes_the_others_back(tmp_path: Path) -> None:
+async def test_refused_file_takes_the_others_back(tmp_path: Path) -> None:
     """Hooks of git are protected: no merge writes there, and what was written before is as it was."""
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
@@ -173,7 +173,7 @@ class DivertingWriter:
         self._inner.remove(path, **more)
 
 
-async def test_a_link_that_appears_on_the_way_is_a_conflict(tmp_path: Path) -> None:
+async def test_link_that_appears_on_the_way_is_a_conflict(tmp_path: Path) -> None:
     """The file that went to the wrong place is removed there, and the others are taken back."""
     for name in ("way", "other"):
         (tmp_path / name).mkdir()
@@ -222,7 +222,7 @@ async def test_changes_that_can_t_be_merged_say_why(
         await merge(tmp_path, MappedChanges(known))
 
 
-async def test_a_target_and_a_writer_are_needed(tmp_path: Path) -> None:
+async def test_target_and_a_writer_are_needed(tmp_path: Path) -> None:
     """Who may not write can't merge; an action without its target names the parameter."""
     ctx = make_context(tmp_path, SessionKind.MAIN, child_workspaces=MappedChanges({}))
     with pytest.raises(ValidationError, match="merge needs the id or label of a child"):

@@ -147,7 +147,7 @@ async def test_finding_ends_when_the_call_is_over(root: Path) -> None:
         await call_tool(Find(), make_context(root, signals=CallSignals(deadline=0.0)), pattern="*")
 
 
-def test_a_walk_that_takes_too_long_ends_and_says_so(root: Path) -> None:
+def test_walk_that_takes_too_long_ends_and_says_so(root: Path) -> None:
     """Many files keep no host for long; whoever asked learns how far it came, and what to do."""
     quick = Walk(WorkspaceReader(root), lambda: False)
     names = [found.below for found in quick.files(".")]

@@ -420,7 +420,7 @@ def test_conversion_is_ended_at_its_limit(nothing_left: Leftovers) -> None:
         ("import sys; sys.exit(3)", "ended with 3"),
     ],
 )
-def test_an_error_names_the_true_reason(
+def test_error_names_the_true_reason(
     program: str, reason: str, tmp_path: Path, nothing_left: Leftovers
 ) -> None:
     """A missing library is not too much memory, and the other way round."""

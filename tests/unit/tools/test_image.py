@@ -41,7 +41,7 @@ def flag() -> Image.Image:
 
 
 @pytest.mark.covers("S16", "A39")
-async def test_the_facts_of_an_image_are_those_of_its_pixels(tmp_path: Path, flag: Image.Image) -> None:
+async def test_facts_of_an_image_are_those_of_its_pixels(tmp_path: Path, flag: Image.Image) -> None:
     """Format, size turned upright, size of the file, colours and their shares; the picture is there."""
     exif = flag.getexif()
     exif[0x0112] = 6
@@ -94,7 +94,7 @@ async def test_what_is_no_image_is_refused_by_its_bytes(tmp_path: Path, data: by
         await looked(tmp_path, "a.png")
 
 
-async def test_an_address_is_read_under_the_owners_rules(tmp_path: Path, flag: Image.Image) -> None:
+async def test_address_is_read_under_the_owners_rules(tmp_path: Path, flag: Image.Image) -> None:
     """Its picture counts as untrusted; other places, long bodies, errors and pages are refused."""
     data = saved(flag, "PNG")
     replies = {
@@ -119,7 +119,7 @@ async def test_an_address_is_read_under_the_owners_rules(tmp_path: Path, flag: I
 
 
 @pytest.mark.covers("S16")
-async def test_an_image_model_answers_in_place_of_the_session_s(tmp_path: Path, flag: Image.Image) -> None:
+async def test_image_model_answers_in_place_of_the_session_s(tmp_path: Path, flag: Image.Image) -> None:
     """It gets the images and the question; its words are marked, and no picture is shown."""
     data = saved(flag, "PNG")
     (tmp_path / "flag.png").write_bytes(data)

@@ -128,7 +128,7 @@ async def test_records_are_shown_by_id_or_by_place(
     assert recalled(result.text_for_model()) == found
 
 
-def test_the_word_from_is_a_parameter() -> None:
+def test_word_from_is_a_parameter() -> None:
     """The schema says ``from``, and ``offset`` is understood as well."""
     compiled = compile_tool(MemoryGet())
     assert set(compiled.schema["properties"]) == {"id", "path", "from", "lines"}  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ def test_the_word_from_is_a_parameter() -> None:
         assert arguments == {"path": "a", "from": 7}
 
 
-async def test_a_repeated_call_stores_once(tmp_path: Path) -> None:
+async def test_repeated_call_stores_once(tmp_path: Path) -> None:
     """The call's id is the key: the same call adds one record, another call another."""
     memory = PlainMemory()
     for call_id in ("main:t1.c1", "main:t1.c1", "main:t2.c1"):
@@ -215,7 +215,7 @@ CALLS: list[tuple[Tool[Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=lambda value: getattr(value, "name", ""))
-async def test_a_memory_that_fails_is_told_to_the_model(
+async def test_memory_that_fails_is_told_to_the_model(
     tmp_path: Path, tool: Tool[Any], arguments: dict[str, Any]
 ) -> None:
     """A full disk is a tool's error with its reason, not a crash."""
@@ -226,7 +226,7 @@ async def test_a_memory_that_fails_is_told_to_the_model(
 
 @pytest.mark.covers("A34")
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=lambda value: getattr(value, "name", ""))
-async def test_a_session_without_the_handle_is_refused(
+async def test_session_without_the_handle_is_refused(
     tmp_path: Path, tool: Tool[Any], arguments: dict[str, Any]
 ) -> None:
     """The context decides, nothing else."""
@@ -257,7 +257,7 @@ def test_marks_are_never_cut_off(records: list[MemoryRecord], max_chars: int) ->
     assert count == len(records) or max_chars < len(records) * (700 + LEAST_CHARS) + 300
 
 
-async def test_a_little_room_is_shared(tmp_path: Path) -> None:
+async def test_little_room_is_shared(tmp_path: Path) -> None:
     """A long record does not push a short one out, and the model learns what was cut."""
     memory = await remembering(NewRecord("word " * 2000), NewRecord("word"))
     ctx = make_context(tmp_path, memory=memory, config=AgentConfig(max_result_chars=4000))

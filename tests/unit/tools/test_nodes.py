@@ -39,7 +39,7 @@ async def asked(root: Path, nodes: Nodes, **arguments: Any) -> ToolResult:
 
 
 @pytest.mark.covers("S15", "A39")
-async def test_the_local_backend_has_this_machine(tmp_path: Path) -> None:
+async def test_local_backend_has_this_machine(tmp_path: Path) -> None:
     """Alive, here, with its own name and what it has; its name describes it."""
     listed = await asked(tmp_path, LocalNode(), action="status")
     name = platform.node() or LOCAL_NODE
@@ -57,7 +57,7 @@ async def test_the_local_backend_has_this_machine(tmp_path: Path) -> None:
     ("name", "found"),
     [("beta", "ffff3333"), ("ffff", "ffff3333"), ("abcd2222", "abcd2222"), ("abcd1", "abcd1111")],
 )
-async def test_a_node_has_a_name_and_an_id(tmp_path: Path, name: str, found: str) -> None:
+async def test_node_has_a_name_and_an_id(tmp_path: Path, name: str, found: str) -> None:
     """The beginning of an id is enough, if only one begins so."""
     told = await asked(tmp_path, FixedNodes(FIRST, SECOND, THIRD), action="describe", node=name)
     assert isinstance(told.output, dict)
@@ -87,14 +87,14 @@ async def test_bad_arguments_are_named(tmp_path: Path, arguments: dict[str, Any]
 @pytest.mark.parametrize(
     "arguments", [{}, {"node": "alpha"}, {"command": "true"}, {"node": "alpha", "command": " \n"}]
 )
-async def test_a_command_needs_a_node(tmp_path: Path, arguments: dict[str, str]) -> None:
+async def test_command_needs_a_node(tmp_path: Path, arguments: dict[str, str]) -> None:
     """And a node needs a command."""
     with pytest.raises(ValidationError, match="run needs a node and a command"):
         await asked(tmp_path, FixedNodes(FIRST), action="run", **arguments)
 
 
 @pytest.mark.covers("S52", "JOB10")
-def test_a_command_runs_on_no_node_that_has_left() -> None:
+def test_command_runs_on_no_node_that_has_left() -> None:
     """Neither by its id nor by its beginning; a living one of the same beginning is meant."""
     gone = replace(SECOND, is_alive=False)
     for name in ("abcd2222", "abcd22"):
@@ -106,7 +106,7 @@ def test_a_command_runs_on_no_node_that_has_left() -> None:
         find_node("abcd", [FIRST, SECOND], alive=True)
 
 
-async def test_a_large_cluster_is_cut(tmp_path: Path) -> None:
+async def test_large_cluster_is_cut(tmp_path: Path) -> None:
     """The first hundred, and how many more."""
     many = FixedNodes(*(replace(FIRST, node_id=f"{at:08d}") for at in range(MAX_NODES + 7)))
     told = await asked(tmp_path, many, action="status")
@@ -116,7 +116,7 @@ async def test_a_large_cluster_is_cut(tmp_path: Path) -> None:
     assert (len(rows), told.output["left_out"]) == (MAX_NODES, 7)
 
 
-async def test_a_notice_goes_to_the_channel(tmp_path: Path) -> None:
+async def test_notice_goes_to_the_channel(tmp_path: Path) -> None:
     """Once, as given; without a channel it is refused. A Worker never holds the handle."""
     channel = RecordingChannel()
     ctx = make_context(tmp_path, nodes=FixedNodes(), channel=channel)

@@ -185,7 +185,7 @@ HOSTILE = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE.keys())
-async def test_a_hostile_page_ends_in_bounded_time(site: Path, body: str) -> None:
+async def test_hostile_page_ends_in_bounded_time(site: Path, body: str) -> None:
     """It gets scores or an error, and the next page is measured as before."""
     (site / "site/hostile.html").write_text(f"{HEAD}</head><body>{body}")
     async with browsing() as browser:

@@ -135,7 +135,7 @@ def test_accessibility_counts_by_impact_and_links_by_number() -> None:
     assert score_links(4, {"a.html": "the file is not there"}).score == 75
 
 
-def test_the_score_of_the_page_weighs_what_was_asked_for() -> None:
+def test_score_of_the_page_weighs_what_was_asked_for() -> None:
     """A category that was not looked at does not count."""
     bad = CategoryScore(0, 10)
     good = CategoryScore(10, 10)

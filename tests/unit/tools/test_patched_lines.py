@@ -162,7 +162,7 @@ def test_places_and_line_ends(text: str, body: str, expected: str) -> None:
         ("-a\n+1\n*** End of File", "not at the end"),
     ],
 )
-def test_a_change_that_fits_nowhere_says_why(body: str, message: str) -> None:
+def test_change_that_fits_nowhere_says_why(body: str, message: str) -> None:
     """Which change, and what to look at."""
     with pytest.raises(ExecutionError, match=message):
         patched("a\nb\nc\n", body)

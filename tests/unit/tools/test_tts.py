@@ -53,7 +53,7 @@ def names_in(root: Path) -> list[str]:
 
 
 @pytest.mark.covers("S16", "A39")
-async def test_a_text_becomes_a_whole_sound_file(tmp_path: Path) -> None:
+async def test_text_becomes_a_whole_sound_file(tmp_path: Path) -> None:
     """Its header has the true length; speed and voice are heeded, and nothing of a text is a command."""
     result = await spoken(tmp_path)
     assert isinstance(result.output, dict)
@@ -89,7 +89,7 @@ async def test_bad_arguments_write_nothing(tmp_path: Path, arguments: dict[str, 
     assert names_in(tmp_path) == []
 
 
-async def test_a_file_outside_is_not_written(tmp_path: Path) -> None:
+async def test_file_outside_is_not_written(tmp_path: Path) -> None:
     """The writer decides; a Worker never holds the handle."""
     root = tmp_path / "ground"
     root.mkdir()
@@ -107,7 +107,7 @@ def speech_web(there: Service, **settings: object) -> OutboundWeb:
 
 
 @pytest.mark.covers("S16")
-async def test_a_speech_service_is_asked_with_its_key(tmp_path: Path) -> None:
+async def test_speech_service_is_asked_with_its_key(tmp_path: Path) -> None:
     """The endpoint's members, the key as a bearer token, and the answer as the file."""
     async with service({"/v1/audio/speech": Reply(body=b"ID3 sound")}) as there:
         web = speech_web(there, speech_model="kokoro")
@@ -140,7 +140,7 @@ async def test_a_speech_service_is_asked_with_its_key(tmp_path: Path) -> None:
     ],
     ids=["refused", "redirect", "empty", "long"],
 )
-async def test_a_service_that_fails_writes_nothing(tmp_path: Path, reply: Reply) -> None:
+async def test_service_that_fails_writes_nothing(tmp_path: Path, reply: Reply) -> None:
     """No redirect is followed, and no error shows address or key."""
     async with service({"/v1/audio/speech": reply}) as there:
         with pytest.raises(ExecutionError) as raised:

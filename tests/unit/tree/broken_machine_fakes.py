@@ -39,7 +39,7 @@ from sessiontree.contracts.recorded.approvals import Rule
 from sessiontree.tree.decide import decide
 from sessiontree.tree.state.evolve import evolve
 from sessiontree.tree.state.protocol import (
-    AcceptSend,
+    AcceptSessionMessage,
     CanvasActionSent,
     CanvasAsked,
     ChangesFound,
@@ -48,7 +48,7 @@ from sessiontree.tree.state.protocol import (
     Deliver,
     FromSession,
     InterruptAsked,
-    RefuseSay,
+    RefuseChannelMessage,
     RefuseStop,
     SendAsked,
     SessionEmbodied,
@@ -456,11 +456,11 @@ def _stop_of_the_program(state: TreeState, stimulus: TreeStimulus) -> Answer:
 
 def _sibling_written_to(state: TreeState, stimulus: TreeStimulus) -> Answer:
     facts, told = decide(state, stimulus)
-    if isinstance(stimulus, SendAsked) and told and isinstance(told[0], RefuseSay):
+    if isinstance(stimulus, SendAsked) and told and isinstance(told[0], RefuseChannelMessage):
         parent = stimulus.session.rpartition("/")[0]
         if parent and stimulus.to.startswith(f"{parent}/") and stimulus.to in state.sessions:
             sent = MessagePassed(stimulus.session, stimulus.to, stimulus.key, stimulus.mode, stimulus.at_ms)
-            return [*facts, sent], [AcceptSend(stimulus.to)]
+            return [*facts, sent], [AcceptSessionMessage(stimulus.to)]
     return facts, told
 
 

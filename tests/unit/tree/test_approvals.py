@@ -51,7 +51,7 @@ def hops(harness: Harness) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.covers("A13", "APP2")
-def test_a_request_climbs_to_the_human() -> None:
+def test_request_climbs_to_the_human() -> None:
     """Every session on the way escalates by default; the first with a channel shows it."""
     harness = Harness().open(limits=Limits(approval_expiry_s=60))
     inner = harness.spawn(harness.spawn("main", BRANCH), BRANCH)
@@ -139,7 +139,7 @@ def test_mains_rules_are_the_owners_and_answer_for_main() -> None:
     assert harness.shown() == [ApprovalWaiting("r2", "main", "show")]
 
 
-def test_a_session_with_a_channel_of_its_own_asks_there() -> None:
+def test_session_with_a_channel_of_its_own_asks_there() -> None:
     """A person sits at it: the first channel at or above who asks."""
     harness = Harness().open(rules=YES)
     asker = harness.spawn("main", BRANCH, rules=YES, owns_channel=True)
@@ -161,7 +161,7 @@ def test_nobody_means_no_at_once() -> None:
     assert harness.state.open_requests == 0
 
 
-def test_a_function_is_consulted_in_its_session() -> None:
+def test_function_is_consulted_in_its_session() -> None:
     """The climb rests there; the rules of the same session come first."""
     harness = Harness().open()
     wise = harness.spawn("main", BRANCH, approver="house:rules", rules=(Rule(tool="read", answer="deny"),))
@@ -179,7 +179,7 @@ def test_a_function_is_consulted_in_its_session() -> None:
     assert answer_of(harness) == ApprovalAnswered(0, "r2", "approved", "function", "small")
 
 
-def test_a_function_that_escalates_lets_the_request_climb_on() -> None:
+def test_function_that_escalates_lets_the_request_climb_on() -> None:
     """The next session up is asked, its own function too."""
     harness = Harness().open()
     outer = harness.spawn("main", BRANCH, approver="house:rules")
@@ -191,7 +191,7 @@ def test_a_function_that_escalates_lets_the_request_climb_on() -> None:
     assert harness.one(ApprovalWaiting) == ApprovalWaiting("r1", "main", "show")
 
 
-def test_a_function_beside_a_channel_comes_first() -> None:
+def test_function_beside_a_channel_comes_first() -> None:
     """What it does not answer is shown right there."""
     harness = Harness().open()
     wise = harness.spawn("main", BRANCH, approver="house:rules", owns_channel=True)
@@ -201,7 +201,7 @@ def test_a_function_beside_a_channel_comes_first() -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "yes", "APPROVE", "error"])
-def test_a_function_that_babbles_says_no(answer: str) -> None:
+def test_function_that_babbles_says_no(answer: str) -> None:
     """Anything but the three words is a denial that names what came."""
     harness = Harness().open()
     wise = harness.spawn("main", BRANCH, approver="house:rules")
@@ -212,7 +212,7 @@ def test_a_function_that_babbles_says_no(answer: str) -> None:
     assert repr(answer) in got.reason and "it raised" in got.reason
 
 
-def test_a_function_is_heard_once_and_only_where_it_is_asked() -> None:
+def test_function_is_heard_once_and_only_where_it_is_asked() -> None:
     """Answers of strangers, for nothing, and after the decision change nothing."""
     harness = Harness().open()
     wise = harness.spawn("main", BRANCH, approver="house:rules")
@@ -238,7 +238,7 @@ def test_one_decision_for_each_request() -> None:
     assert (error.request_id, error.state) == ("r1", "denied")
 
 
-def test_a_person_answers_only_what_is_shown() -> None:
+def test_person_answers_only_what_is_shown() -> None:
     """What rests at a function, or was never asked, is not theirs to decide."""
     harness = Harness().open()
     wise = harness.spawn("main", BRANCH, approver="house:rules")
@@ -250,7 +250,7 @@ def test_a_person_answers_only_what_is_shown() -> None:
         assert harness.facts == []
 
 
-def test_a_request_is_asked_once() -> None:
+def test_request_is_asked_once() -> None:
     """The same id, from whomever, open or decided, is the same request."""
     harness = Harness().open()
     first, second = harness.spawn("main", BRANCH), harness.spawn("main", BRANCH)
@@ -263,7 +263,7 @@ def test_a_request_is_asked_once() -> None:
     assert (harness.facts, harness.told) == ([], [])
 
 
-def test_an_unanswered_request_expires() -> None:
+def test_unanswered_request_expires() -> None:
     """The session hears of it with the reason; a person who comes later is informed."""
     harness = Harness().open(limits=Limits(approval_expiry_s=60))
     harness.ask(harness.spawn("main", BRANCH))
@@ -276,7 +276,7 @@ def test_an_unanswered_request_expires() -> None:
     assert harness.one(RefuseDecision).error.args == ("approval", "r1", "expired")
 
 
-def test_an_answer_that_comes_too_late_finds_the_request_expired() -> None:
+def test_answer_that_comes_too_late_finds_the_request_expired() -> None:
     """Nobody rang, but the answer's own time says it is over; stepping back does not bring it back."""
     harness = Harness().open(limits=Limits(approval_expiry_s=60))
     harness.ask(harness.spawn("main", BRANCH))
@@ -290,7 +290,7 @@ def test_an_answer_that_comes_too_late_finds_the_request_expired() -> None:
 
 
 @pytest.mark.covers("A13", "APP11")
-def test_a_persons_no_binds_the_call_for_everybody_on_the_path() -> None:
+def test_persons_no_binds_the_call_for_everybody_on_the_path() -> None:
     """The same digest is denied without asking again, for who asked and for all that climb through."""
     harness = Harness().open()
     first, second = harness.spawn("main", BRANCH), harness.spawn("main", BRANCH)
@@ -306,7 +306,7 @@ def test_a_persons_no_binds_the_call_for_everybody_on_the_path() -> None:
     assert [fact.request_id for fact in harness.shown()] == ["other"]
 
 
-def test_a_no_binds_only_up_to_where_it_was_said() -> None:
+def test_no_binds_only_up_to_where_it_was_said() -> None:
     """A branch with its own channel says no for its part of the tree alone."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH, owns_channel=True)
@@ -321,7 +321,7 @@ def test_a_no_binds_only_up_to_where_it_was_said() -> None:
 
 
 @pytest.mark.covers("A13")
-def test_a_no_reaches_equal_calls_that_wait() -> None:
+def test_no_reaches_equal_calls_that_wait() -> None:
     """They are denied in the same step, wherever on the path they rest; other calls wait on."""
     harness = Harness().open()
     wise = harness.spawn("main", BRANCH, approver="house:rules")
@@ -421,14 +421,14 @@ def test_smart_says_yes_to_harmless_commands(mode: ApprovalMode) -> None:
         assert harness.one(ApprovalWaiting).how == "show"
 
 
-def test_a_smart_rule_comes_before_what_is_known() -> None:
+def test_smart_rule_comes_before_what_is_known() -> None:
     """The owner may forbid even what is harmless."""
     harness = Harness().open(mode="smart", smart_rules=NO)
     harness.ask(harness.spawn("main", BRANCH), precedent=LOOKS)
     assert (harness.one(ApprovalDecided).decision, harness.one(ApprovalDecided).by) == ("denied", "mode")
 
 
-def test_a_no_for_always_is_a_plain_no() -> None:
+def test_no_for_always_is_a_plain_no() -> None:
     """Denying every later call of a tool is not on offer."""
     harness = Harness().open()
     harness.ask(harness.spawn("main", BRANCH))
@@ -436,7 +436,7 @@ def test_a_no_for_always_is_a_plain_no() -> None:
     assert harness.found(ToolAlwaysAllowed) == []
 
 
-def test_a_stop_cancels_what_waits_and_says_so() -> None:
+def test_stop_cancels_what_waits_and_says_so() -> None:
     """The session hears of it, so that it can wrap up; nothing stays on the screen."""
     harness = Harness().open()
     asker = harness.spawn("main", BRANCH)
@@ -446,7 +446,7 @@ def test_a_stop_cancels_what_waits_and_says_so() -> None:
     assert answer_of(harness).decision == "cancelled"
 
 
-def test_a_stopping_session_gets_no_approval() -> None:
+def test_stopping_session_gets_no_approval() -> None:
     """Its request is taken in and cancelled at once, without a climb."""
     harness = Harness().open(rules=YES)
     asker = harness.spawn("main", BRANCH)
@@ -456,7 +456,7 @@ def test_a_stopping_session_gets_no_approval() -> None:
     assert answer_of(harness).decision == "cancelled"
 
 
-def test_a_consulted_ancestor_that_stops_takes_its_askers_along() -> None:
+def test_consulted_ancestor_that_stops_takes_its_askers_along() -> None:
     """Whoever is below it stops as well, so nothing is left to climb on; late answers change nothing."""
     harness = Harness().open()
     wise = harness.spawn("main", BRANCH, approver="house:rules")

@@ -47,7 +47,7 @@ def test_without_budgets_nothing_is_capped() -> None:
     assert harness.session("main").usage == Usage(input_tokens=10**9, turns=1)
 
 
-def test_a_childs_budget_is_set_aside_whole_and_the_rest_comes_back() -> None:
+def test_childs_budget_is_set_aside_whole_and_the_rest_comes_back() -> None:
     """What it spent is gone for its parent too, no more and no less."""
     harness = Harness().open(budget=Budget(tokens=100, cost_usd=1.0, tool_calls=10, sessions=5))
     child = harness.spawn("main", BRANCH, budget=Budget(tokens=40, cost_usd=0.3, sessions=2))
@@ -79,7 +79,7 @@ def test_a_childs_budget_is_set_aside_whole_and_the_rest_comes_back() -> None:
     }
 
 
-def test_a_child_without_a_budget_draws_on_its_parents() -> None:
+def test_child_without_a_budget_draws_on_its_parents() -> None:
     """Through as many levels as there are."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH, budget=Budget(tokens=100))
@@ -118,7 +118,7 @@ def test_sessions_are_counted_for_good() -> None:
     assert harness.refused("main", WORKER).limit == "budget.sessions"
 
 
-def test_a_free_model_runs_on_no_money() -> None:
+def test_free_model_runs_on_no_money() -> None:
     """A cap of zero stops the first who spends, and nobody else."""
     harness = Harness().open(budget=Budget(cost_usd=0))
     worker = harness.spawn("main", WORKER)
@@ -183,7 +183,7 @@ def test_what_was_set_aside_may_be_spent_to_the_last() -> None:
     assert harness.one(BudgetSpent).account == "main"
 
 
-def test_a_late_report_is_still_charged() -> None:
+def test_late_report_is_still_charged() -> None:
     """What an ended session used is gone; whoever lives above it pays."""
     harness = Harness().open(budget=Budget(tokens=100))
     branch = harness.spawn("main", BRANCH, budget=Budget(tokens=60))
@@ -244,7 +244,7 @@ def test_wall_time_runs_from_the_spawn() -> None:
     assert [fact.session for fact in harness.found(SessionEnded)] == [worker, branch]
 
 
-def test_the_whole_tree_has_wall_time() -> None:
+def test_whole_tree_has_wall_time() -> None:
     """Main's own budget bounds everything."""
     harness = Harness().open(budget=Budget(wall_s=60))
     assert harness.one(WakeTreeAt).at_ms == 60_000
@@ -267,7 +267,7 @@ def test_cents_never_drift(costs: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("outer_s", "inner_s"), [(10.0, 100.0), (100.0, 10.0)])
-def test_the_wall_time_that_is_left_is_the_shorter_one(outer_s: float, inner_s: float) -> None:
+def test_wall_time_that_is_left_is_the_shorter_one(outer_s: float, inner_s: float) -> None:
     """A child ends with its parent, however long its own budget lets it live."""
     harness = Harness().open()
     outer = harness.spawn("main", BRANCH, budget=Budget(wall_s=outer_s))

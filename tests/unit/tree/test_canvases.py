@@ -13,7 +13,7 @@ from sessiontree.contracts.recorded.canvas import MAX_CANVAS_BYTES, MAX_CANVASES
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.rules.canvas import MAX_UNREAD
 from sessiontree.tree.state.canvas_state import MAX_KEYS, CanvasState, change_state, find_fault
-from sessiontree.tree.state.protocol import CanvasActionSent, CanvasAsked, RefuseSay
+from sessiontree.tree.state.protocol import CanvasActionSent, CanvasAsked, RefuseChannelMessage
 from tests.unit.tree.harness_fixtures import Harness
 
 BRANCH, WORKER = SessionKind.BRANCH, SessionKind.WORKER
@@ -33,7 +33,7 @@ def change(
 
 def refusals(harness: Harness) -> list[str]:
     """Return why the last stimulus was refused."""
-    return [str(each.error) for each in harness.told if isinstance(each, RefuseSay)]
+    return [str(each.error) for each in harness.told if isinstance(each, RefuseChannelMessage)]
 
 
 def create(name: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def create(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.covers("U11")
-def test_a_key_changes_a_canvas_once() -> None:
+def test_key_changes_a_canvas_once() -> None:
     """A repeated call changes nothing and is not refused; another key does."""
     harness = opened()
     change(harness, "k1", html="one")
@@ -163,7 +163,7 @@ def test_values_are_removed(path: str, left: dict[str, Any] | None) -> None:
 
 
 @pytest.mark.covers("U14")
-def test_an_action_becomes_text_from_outside() -> None:
+def test_action_becomes_text_from_outside() -> None:
     """It taints, acts for nobody who owns the tree, and is posted once; only while something is shown."""
     harness = opened()
     harness.feed(CanvasActionSent(0, "main", "a1", "pressed"))

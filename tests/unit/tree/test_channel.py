@@ -13,19 +13,19 @@ from sessiontree.contracts.facts.tree_facts import ChannelSaid
 from sessiontree.contracts.settings.settings import MessagePolicy
 from sessiontree.tree.rules import messages as saying
 from sessiontree.tree.rules.spawn import has_channel
-from sessiontree.tree.state.protocol import RefuseSay, SayAsked
+from sessiontree.tree.state.protocol import ChannelMessageAsked, RefuseChannelMessage
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH, WORKER
 
 
 @pytest.mark.covers("A35")
-def test_a_branch_speaks_on_the_nearest_channel() -> None:
+def test_branch_speaks_on_the_nearest_channel() -> None:
     """Its own, its parent's, or the next above."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH, owns_channel=True)
     inner = harness.spawn(branch, BRANCH)
     for session, channel in (("main", "main"), (branch, branch), (inner, branch)):
-        harness.feed(SayAsked(0, session, "hello"))
+        harness.feed(ChannelMessageAsked(0, session, "hello"))
         assert harness.facts == [ChannelSaid(session, channel, "hello", harness.now_ms)]
 
 
@@ -35,17 +35,17 @@ def test_who_may_not_speak_is_told_so(name: str) -> None:
     harness = Harness().open()
     harness.spawn("main", WORKER)
     harness.offer(harness.spawn("main", BRANCH))
-    harness.feed(SayAsked(0, name, "hello"))
+    harness.feed(ChannelMessageAsked(0, name, "hello"))
     assert harness.facts == []
-    error = harness.one(RefuseSay).error
+    error = harness.one(RefuseChannelMessage).error
     assert isinstance(error, PermissionDenied) and repr(name) in error.reason
 
 
 def test_without_a_channel_nobody_hears() -> None:
     """The refusal says what to do."""
     harness = Harness().open(owns_channel=False)
-    harness.feed(SayAsked(0, "main", "hello"))
-    assert "give the tree one with channel=" in str(harness.one(RefuseSay).error)
+    harness.feed(ChannelMessageAsked(0, "main", "hello"))
+    assert "give the tree one with channel=" in str(harness.one(RefuseChannelMessage).error)
 
 
 BOUND = st.none() | st.integers(1, 3)
@@ -80,7 +80,7 @@ def check_sayings(policies: tuple[MessagePolicy, ...], sayings: list[tuple[str, 
     sent: list[tuple[str, int]] = []
     for session, chars, passes in sayings:
         harness.now_ms += passes
-        harness.feed(SayAsked(harness.now_ms, session, "x" * chars))
+        harness.feed(ChannelMessageAsked(harness.now_ms, session, "x" * chars))
         recent = sum(who == session and at_ms > harness.now_ms - 60_000 for who, at_ms in sent)
         fits = session == "main" or all(
             (policy.agents is None or agents[session] in policy.agents)
@@ -93,7 +93,7 @@ def check_sayings(policies: tuple[MessagePolicy, ...], sayings: list[tuple[str, 
             assert harness.facts == [ChannelSaid(session, "main", "x" * chars, harness.now_ms)]
             sent.append((session, harness.now_ms))
         else:
-            assert "message policy" in str(harness.one(RefuseSay).error)
+            assert "message policy" in str(harness.one(RefuseChannelMessage).error)
     for session, agent in agents.items():
         left_out = agent is not None and any(
             each.agents is not None and agent not in each.agents for each in policies
@@ -124,7 +124,7 @@ BUGS: dict[str, dict[str, Any]] = {
     "bug",
     [pytest.param(bug, marks=pytest.mark.long) if bug == "a minute is longer" else bug for bug in BUGS],
 )
-def test_the_property_notices_planted_bugs(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
+def test_property_notices_planted_bugs(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     """Bounds that are not looked at, and minutes that are not valid."""
     for name, planted in BUGS[bug].items():
         monkeypatch.setattr(saying, name, planted)

@@ -45,7 +45,7 @@ def withdraw(harness: Harness, session: str, client_id: str = "c1", how: str = "
     harness.feed(client_call_withdrawn(harness.now_ms, session, client_id, how, "a1" if how == "ok" else ""))
 
 
-def test_a_session_does_not_end_while_its_call_waits() -> None:
+def test_session_does_not_end_while_its_call_waits() -> None:
     """Its final message is kept; the call's end withdraws that word, for a notice is on its way."""
     harness = Harness().open()
     name = harness.spawn("main", BRANCH)
@@ -59,7 +59,7 @@ def test_a_session_does_not_end_while_its_call_waits() -> None:
     assert harness.state.client_ends["c1"] == ClosedCall("ok", "a1")
 
 
-def test_a_call_is_handed_over_once() -> None:
+def test_call_is_handed_over_once() -> None:
     """An id that is known, waiting or ended, changes nothing; nor does one of a session that is gone."""
     harness = Harness().open()
     name = harness.spawn("main", WORKER)
@@ -77,7 +77,7 @@ def test_a_call_is_handed_over_once() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_session_that_stops_is_owed_nothing(late: bool) -> None:
+def test_session_that_stops_is_owed_nothing(late: bool) -> None:
     """Its calls are taken back at once, and so is one that was handed over just before it heard."""
     harness = Harness().open()
     name = harness.spawn("main", BRANCH)
@@ -178,14 +178,14 @@ def test_client_calls_through_any_order_of_events() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["cancelled", "ok"])
-def test_a_call_that_is_not_closed_is_noticed(how: str) -> None:
+def test_call_that_is_not_closed_is_noticed(how: str) -> None:
     """Planted: sessions stop or end, or answer, and their calls stay."""
     with pytest.raises(AssertionError):
         planted = without(lambda fact: isinstance(fact, ClientCallEnded) and fact.how == how)
         check(planted, settings(SEARCH, max_examples=400))  # over with the first that finds it
 
 
-def test_a_question_is_shown_by_the_nearest_channel() -> None:
+def test_question_is_shown_by_the_nearest_channel() -> None:
     """A Branch with a channel shows what is asked below it; Main shows the rest; a program's call nobody."""
     harness = Harness().open()
     owner = harness.spawn("main", BRANCH, owns_channel=True)

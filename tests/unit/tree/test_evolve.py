@@ -118,14 +118,14 @@ def test_every_fact_can_be_booked_without_its_past() -> None:
     assert {type(fact) for fact in [*STRAY, spawned]} == set(typing.get_args(TreeFact))
 
 
-def test_an_unknown_fact_is_a_mistake() -> None:
+def test_unknown_fact_is_a_mistake() -> None:
     """What is no fact of a tree is not passed over in silence."""
     with pytest.raises(KeyError):
         evolve(make_initial_tree(), typing.cast("typing.Any", object()))
 
 
 @pytest.mark.covers("DUR7")
-def test_a_change_of_limits_rewrites_nothing() -> None:
+def test_change_of_limits_rewrites_nothing() -> None:
     """Facts that no limit of today allows are booked as they were decided."""
     harness = Harness().open()
     for _ in range(8):

@@ -12,7 +12,7 @@ from tests.unit.tree.tree_fixtures import WORKER
 
 
 @pytest.mark.parametrize("via", ["handle", "model"])
-def test_a_forbidden_spawn_is_denied_in_the_hooks_words(via: str) -> None:
+def test_forbidden_spawn_is_denied_in_the_hooks_words(via: str) -> None:
     """The journal says so, and nothing started."""
     harness = Harness().open()
     harness.feed(SpawnAsked(1, "main", WORKER, "look", via, label="scout", forbidden="not today"))  # type: ignore[arg-type]
@@ -24,7 +24,7 @@ def test_a_forbidden_spawn_is_denied_in_the_hooks_words(via: str) -> None:
     assert harness.found(SessionSpawned)[1:] == []
 
 
-def test_a_spawn_asked_for_again_is_the_child_it_was() -> None:
+def test_spawn_asked_for_again_is_the_child_it_was() -> None:
     """Its key names it, whatever hooks say this time."""
     harness = Harness().open()
     harness.feed(SpawnAsked(1, "main", WORKER, "look", "model", key="k"))
@@ -32,7 +32,7 @@ def test_a_spawn_asked_for_again_is_the_child_it_was() -> None:
     assert harness.told == [AcceptSpawn("main/w1", False)]
 
 
-def test_a_failure_outside_is_noted_and_changes_nothing() -> None:
+def test_failure_outside_is_noted_and_changes_nothing() -> None:
     """It is there for who reads the journal."""
     harness = Harness().open()
     failed = OutsideHookFailed("main", "clumsy", "session_start", "it raised OSError")

@@ -134,7 +134,7 @@ BROKEN: list[tuple[Callable[[TreeState], None], str]] = [
 
 
 @pytest.mark.parametrize(("spoil", "complaint"), BROKEN)
-def test_a_spoilt_state_is_noticed(spoil: Callable[[TreeState], None], complaint: str) -> None:
+def test_spoilt_state_is_noticed(spoil: Callable[[TreeState], None], complaint: str) -> None:
     """Sound before, named after."""
     state = sound()
     check_invariants(state)

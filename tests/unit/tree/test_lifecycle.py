@@ -70,7 +70,7 @@ def test_main_ends_by_any_other_word_and_its_children_stop(status: str) -> None:
     assert harness.one(CancelBegun).sessions == (child,)
 
 
-def test_a_session_ends_by_its_word_when_nothing_is_pending() -> None:
+def test_session_ends_by_its_word_when_nothing_is_pending() -> None:
     """Its host is free and who waits for it gets the result."""
     harness = Harness().open()
     worker = harness.spawn("main", WORKER)
@@ -80,7 +80,7 @@ def test_a_session_ends_by_its_word_when_nothing_is_pending() -> None:
     assert harness.told == [ReleaseSession(worker, word, False)]
 
 
-def test_a_failed_word_of_a_branch_waits_as_well() -> None:
+def test_failed_word_of_a_branch_waits_as_well() -> None:
     """A child's result may yet bring it further."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
@@ -89,7 +89,7 @@ def test_a_failed_word_of_a_branch_waits_as_well() -> None:
     assert harness.session(branch).status == "suspended"
 
 
-def test_a_word_that_is_not_quiet_needs_another() -> None:
+def test_word_that_is_not_quiet_needs_another() -> None:
     """Input is on its way: only a new word, given after it, can end the session."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
@@ -103,7 +103,7 @@ def test_a_word_that_is_not_quiet_needs_another() -> None:
     assert not harness.session(branch).is_live
 
 
-def test_a_branch_ends_with_its_last_child() -> None:
+def test_branch_ends_with_its_last_child() -> None:
     """It had said its word; a child of a handle tells its parent nothing, so the word holds."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
@@ -117,7 +117,7 @@ def test_a_branch_ends_with_its_last_child() -> None:
     assert ended is not None and ended.summary == "both run"
 
 
-def test_a_whole_branch_ends_with_its_last_leaf() -> None:
+def test_whole_branch_ends_with_its_last_leaf() -> None:
     """Every session on the way up that waited for it ends in the same step."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
@@ -129,7 +129,7 @@ def test_a_whole_branch_ends_with_its_last_leaf() -> None:
     assert [fact.session for fact in harness.found(SessionEnded)] == [leaf, inner, branch]
 
 
-def test_a_models_child_reports_to_its_parent() -> None:
+def test_models_child_reports_to_its_parent() -> None:
     """The parent reads compact JSON as a follow-up; letters of every script stay as they are."""
     harness = Harness().open()
     worker = harness.spawn("main", WORKER, via="model", label="розвідник")
@@ -149,7 +149,7 @@ def test_a_models_child_reports_to_its_parent() -> None:
     assert "готово" in incoming.text and ": " not in incoming.text
 
 
-def test_a_report_names_only_what_there_is() -> None:
+def test_report_names_only_what_there_is() -> None:
     """Without output and artifacts, neither is in it."""
     harness = Harness().open()
     harness.offer(harness.spawn("main", WORKER, via="model"))
@@ -158,7 +158,7 @@ def test_a_report_names_only_what_there_is() -> None:
     assert set(json.loads(incoming.text)) == {"session", "label", "status", "summary"}
 
 
-def test_a_report_withdraws_the_parents_word() -> None:
+def test_report_withdraws_the_parents_word() -> None:
     """The parent has something new to think about and says its word again after it took it."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
@@ -172,14 +172,14 @@ def test_a_report_withdraws_the_parents_word() -> None:
     assert not harness.session(branch).is_live
 
 
-def test_a_handles_child_tells_its_parent_nothing() -> None:
+def test_handles_child_tells_its_parent_nothing() -> None:
     """Its result goes to the handle alone."""
     harness = Harness().open()
     harness.offer(harness.spawn("main", WORKER, via="handle"))
     assert harness.found(Posted) == []
 
 
-def test_a_word_waits_for_what_is_owed() -> None:
+def test_word_waits_for_what_is_owed() -> None:
     """Posts not taken hold it; the last one taken ends the session."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
@@ -195,7 +195,7 @@ def test_a_word_waits_for_what_is_owed() -> None:
     assert not harness.session(branch).is_live
 
 
-def test_a_stranger_takes_nothing() -> None:
+def test_stranger_takes_nothing() -> None:
     """Posts belong to one session; unknown ids and ids taken before are passed over."""
     harness = Harness().open()
     harness.offer(harness.spawn("main", WORKER, via="model"))
@@ -205,7 +205,7 @@ def test_a_stranger_takes_nothing() -> None:
     assert harness.state.owed_to.members("main") == ["main#1"]
 
 
-def test_a_word_waits_for_its_own_approval() -> None:
+def test_word_waits_for_its_own_approval() -> None:
     """The answer withdraws it: the outcome is news."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
@@ -246,7 +246,7 @@ def test_who_is_active_cannot_be_stirred() -> None:
     assert harness.facts == []
 
 
-def test_a_crash_names_itself_and_stops_what_is_below() -> None:
+def test_crash_names_itself_and_stops_what_is_below() -> None:
     """The session fails by force, its usage so far is in its result, its children are cancelled."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH, via="model")
@@ -262,7 +262,7 @@ def test_a_crash_names_itself_and_stops_what_is_below() -> None:
     assert "main#1" in harness.state.posts
 
 
-def test_a_result_for_a_dead_parent_is_dropped() -> None:
+def test_result_for_a_dead_parent_is_dropped() -> None:
     """The end is in the record; nobody is informed."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
@@ -272,7 +272,7 @@ def test_a_result_for_a_dead_parent_is_dropped() -> None:
     assert [type(fact) for fact in harness.facts] == [SessionEnded]
 
 
-def test_a_branch_waits_for_orphans_below_it() -> None:
+def test_branch_waits_for_orphans_below_it() -> None:
     """Its child crashed, but a grandchild still wraps up: the branch ends after it."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
@@ -285,7 +285,7 @@ def test_a_branch_waits_for_orphans_below_it() -> None:
     assert [fact.session for fact in harness.found(SessionEnded)] == [leaf, branch]
 
 
-def test_an_end_cancels_requests_and_drops_posts() -> None:
+def test_end_cancels_requests_and_drops_posts() -> None:
     """Nothing of a session stays pending, and nothing more is posted to it."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)

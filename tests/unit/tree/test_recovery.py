@@ -90,7 +90,7 @@ def test_leaves_are_released_before_what_was_above_them() -> None:
     ]
 
 
-def test_a_snapshot_is_json_and_comes_back_whole() -> None:
+def test_snapshot_is_json_and_comes_back_whole() -> None:
     """Through text and back, everything owed and everything known is the same."""
     harness = busy()
     again = restore(json.loads(json.dumps(snapshot(harness.state))))
@@ -102,7 +102,7 @@ def test_a_snapshot_is_json_and_comes_back_whole() -> None:
         )
 
 
-def test_a_snapshot_goes_on_as_the_tree_would() -> None:
+def test_snapshot_goes_on_as_the_tree_would() -> None:
     """The same stimuli lead to the same facts and instructions, ids included."""
     harness = busy()
     again = restore(snapshot(harness.state))
@@ -120,6 +120,6 @@ def test_a_snapshot_goes_on_as_the_tree_would() -> None:
     assert as_json(again) == as_json(harness.state)
 
 
-def test_an_empty_tree_has_a_snapshot() -> None:
+def test_empty_tree_has_a_snapshot() -> None:
     """Nothing is something to come back to."""
     assert as_json(restore(snapshot(make_initial_tree()))) == as_json(make_initial_tree())

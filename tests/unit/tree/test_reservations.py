@@ -84,7 +84,7 @@ def test_planted_bug_exceeds_a_budget(make: type[Reservations]) -> None:
 
 
 @pytest.mark.covers("C12")
-def test_a_call_gets_what_is_left_or_waits_for_more() -> None:
+def test_call_gets_what_is_left_or_waits_for_more() -> None:
     """A reply is shortened to what is left; if others may leave more, the call waits; then it is refused."""
     harness = Harness().open(budget=Budget(tokens=10_000))
     first, second = (harness.spawn("main", BRANCH) for _ in range(2))
@@ -113,7 +113,7 @@ def test_without_a_budget_nothing_is_reserved() -> None:
     assert not reserved.release(child)
 
 
-def test_a_budget_may_be_used_to_its_last_unit() -> None:
+def test_budget_may_be_used_to_its_last_unit() -> None:
     """A question that takes all of it is asked if its reply is free, and not if one token costs anything."""
     harness = Harness().open(budget=Budget(cost_usd=0.003))
     child = harness.spawn("main", BRANCH)
@@ -126,7 +126,7 @@ def test_a_budget_may_be_used_to_its_last_unit() -> None:
     assert reserved.ask(child, MostUsed(1_000, 500, PRICE)) == Unaffordable("budget.cost_usd", "main", 0.003)
 
 
-def test_a_model_that_thinks_gets_room_for_it_or_nothing() -> None:
+def test_model_that_thinks_gets_room_for_it_or_nothing() -> None:
     """What it needs before it says anything is no reply; another model's reply is shortened."""
     harness = Harness().open(budget=Budget(tokens=3_000))
     child = harness.spawn("main", BRANCH)

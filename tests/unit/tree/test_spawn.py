@@ -48,13 +48,13 @@ def test_opening_creates_the_tree_and_its_main_once() -> None:
         ({"budget": Budget(cost_usd=float("inf"))}, "cost_usd"),
     ],
 )
-def test_a_tree_without_finite_numbers_is_refused(settings: dict[str, Any], word: str) -> None:
+def test_tree_without_finite_numbers_is_refused(settings: dict[str, Any], word: str) -> None:
     """What JSON cannot say is refused before anything exists, and named."""
     with pytest.raises(ConfigError, match=word):
         Harness().open(**settings)
 
 
-def test_a_tree_without_agents_is_refused() -> None:
+def test_tree_without_agents_is_refused() -> None:
     """Main needs an agent."""
     settings = config()
     object.__setattr__(settings, "agents", ())
@@ -80,7 +80,7 @@ def test_ids_count_by_parent_and_kind() -> None:
 
 
 @pytest.mark.covers("C1")
-def test_a_worker_never_spawns() -> None:
+def test_worker_never_spawns() -> None:
     """A Worker is a leaf whatever asks in its name."""
     harness = Harness().open()
     worker = harness.spawn("main", WORKER)
@@ -150,7 +150,7 @@ def test_counts_are_refused_at_their_limit(limits: Limits, limit: str) -> None:
     )
 
 
-def test_an_end_makes_room_for_the_living_but_not_in_all() -> None:
+def test_end_makes_room_for_the_living_but_not_in_all() -> None:
     """Live counts fall at an end, the total never does."""
     harness = Harness().open(limits=Limits(max_children=1, max_total=3))
     harness.offer(harness.spawn("main", WORKER))
@@ -158,13 +158,13 @@ def test_an_end_makes_room_for_the_living_but_not_in_all() -> None:
     assert harness.refused("main", WORKER).limit == "max_total"
 
 
-def test_an_unknown_agent_is_refused_with_the_known_ones() -> None:
+def test_unknown_agent_is_refused_with_the_known_ones() -> None:
     """The error says what there is."""
     reason = Harness().open().refused("main", WORKER, agent="nobody").reason
     assert "there are careful, default, lead, middle, reader, shut, writer" in reason
 
 
-def test_a_label_belongs_to_one_live_child() -> None:
+def test_label_belongs_to_one_live_child() -> None:
     """It can be had again after the end, and by a child of another parent."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH, label="scout")
@@ -178,19 +178,19 @@ def test_a_label_belongs_to_one_live_child() -> None:
 
 
 @pytest.mark.parametrize("ttl_s", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_time_to_live_that_is_none_is_refused(ttl_s: float) -> None:
+def test_time_to_live_that_is_none_is_refused(ttl_s: float) -> None:
     """Only seconds above zero are a time to live."""
     assert "ttl_s" in Harness().open().refused("main", WORKER, ttl_s=ttl_s).reason
 
 
-def test_a_budget_that_is_not_finite_is_refused() -> None:
+def test_budget_that_is_not_finite_is_refused() -> None:
     """What JSON cannot say never reaches the record."""
     error = Harness().open().refused("main", WORKER, budget=Budget(cost_usd=float("inf")))
     assert "cost_usd of its budget" in error.reason
 
 
 @pytest.mark.covers("KEY1")
-def test_a_key_names_the_same_child_for_ever() -> None:
+def test_key_names_the_same_child_for_ever() -> None:
     """Asked again, alive, ended, or below an ended parent, it is the same child, and nothing starts."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
@@ -204,7 +204,7 @@ def test_a_key_names_the_same_child_for_ever() -> None:
     assert harness.spawn("main", WORKER, key="k") == "main/w1"
 
 
-def test_a_refused_key_may_be_asked_again() -> None:
+def test_refused_key_may_be_asked_again() -> None:
     """A refusal names nobody."""
     harness = Harness().open(limits=Limits(max_children=1))
     first = harness.spawn("main", WORKER)
@@ -235,9 +235,7 @@ def test_nothing_is_spawned_below_what_stops_or_has_ended() -> None:
         (BRANCH, "careful", ("read", "search")),
     ],
 )
-def test_the_ceiling_is_what_parent_kind_agent_and_policy_share(
-    kind: Any, agent: str | None, tools: Any
-) -> None:
+def test_ceiling_is_what_parent_kind_agent_and_policy_share(kind: Any, agent: str | None, tools: Any) -> None:
     """Below Main, which holds everything, kind, agent and the owner's policy decide."""
     harness = Harness().open()
     assert harness.session("main").spec.tools == ("deploy", "owner_only", "read", "search", "write")
@@ -245,7 +243,7 @@ def test_the_ceiling_is_what_parent_kind_agent_and_policy_share(
 
 
 @pytest.mark.covers("REL-P10", "RGT2")
-def test_the_ceiling_never_rises_again() -> None:
+def test_ceiling_never_rises_again() -> None:
     """A child of a narrow parent stays narrow, whatever agent it names; it keeps its parent's else."""
     harness = Harness().open()
     reader = harness.spawn("main", BRANCH, agent="reader")
@@ -257,7 +255,7 @@ def test_the_ceiling_never_rises_again() -> None:
 
 
 @pytest.mark.covers("RGT13")
-def test_a_delegate_is_held_by_children_alone_and_passes_through_them_by_name() -> None:
+def test_delegate_is_held_by_children_alone_and_passes_through_them_by_name() -> None:
     """A child holds what its parent delegates; a grandchild only what the child holds or delegates itself."""
     harness = Harness().open()
     lead = harness.session(harness.spawn("main", BRANCH, agent="lead")).spec
@@ -297,7 +295,7 @@ def test_what_happens_to_system_calls_only_gets_stricter(above: str, agent: str 
 
 
 @pytest.mark.covers("APP5")
-def test_a_model_gives_nobody_the_power_to_approve() -> None:
+def test_model_gives_nobody_the_power_to_approve() -> None:
     """Rules, function and channel come from the creating program alone."""
     given: dict[str, Any] = {"rules": (Rule(answer="approve"),), "approver": "m:f", "owns_channel": True}
     harness = Harness().open()
@@ -318,7 +316,7 @@ def test_a_model_gives_nobody_the_power_to_approve() -> None:
         (BRANCH, "handle", 5000.0, 5000),
     ],
 )
-def test_a_model_only_shortens_a_time_to_live(kind: Any, via: str, ttl_s: float | None, lives_s: int) -> None:
+def test_model_only_shortens_a_time_to_live(kind: Any, via: str, ttl_s: float | None, lives_s: int) -> None:
     """The kind's default is a model's upper bound and a program's suggestion; a bell is set for it."""
     harness = Harness().open()
     harness.now_ms = 7
@@ -367,7 +365,7 @@ def test_waiting_for_a_host_costs_no_life() -> None:
 
 
 @pytest.mark.covers("REL-L55")
-def test_a_model_that_always_spawns_stops_at_the_caps() -> None:
+def test_model_that_always_spawns_stops_at_the_caps() -> None:
     """REL-L55: whoever lives spawns whatever it may, for ever; the tree stays within every bound."""
     limits = Limits(max_depth=3, max_children=3, max_live=12, max_total=40)
     state = make_initial_tree()
@@ -387,7 +385,7 @@ def test_a_model_that_always_spawns_stops_at_the_caps() -> None:
 
 
 @pytest.mark.parametrize(("outer", "inner"), [("ro", "rw"), ("rw", "ro"), ("ro", "ro"), ("rw", "rw")])
-def test_a_child_never_writes_where_its_parent_only_reads(outer: Any, inner: Any) -> None:
+def test_child_never_writes_where_its_parent_only_reads(outer: Any, inner: Any) -> None:
     """Access to the workspace only narrows on the way down, whatever a child's agent may do elsewhere."""
     agents = (
         AgentRow("default", "m", None),

@@ -51,7 +51,7 @@ def lap_s(state: TreeState, name: str) -> float:
 
 
 @pytest.mark.slow
-def test_a_spawn_and_an_end_do_not_notice_the_size_of_the_tree() -> None:
+def test_spawn_and_an_end_do_not_notice_the_size_of_the_tree() -> None:
     """Interleaved, so that whatever else the machine does meets both alike."""
     small, large = grown(SMALL), grown(LARGE)
     laps = [(lap_s(small, f"x{number}"), lap_s(large, f"x{number}")) for number in range(300)]

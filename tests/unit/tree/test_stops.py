@@ -48,7 +48,7 @@ def ended(harness: Harness) -> list[str]:
     return [fact.session for fact in harness.found(SessionEnded)]
 
 
-def test_a_stop_reaches_everybody_below_and_sets_one_alarm() -> None:
+def test_stop_reaches_everybody_below_and_sets_one_alarm() -> None:
     """Parents hear before their children; each is owed a cancel."""
     harness = family()
     harness.stop("main", "enough")
@@ -93,7 +93,7 @@ def test_after_the_grace_all_end_by_force_from_the_leaves() -> None:
     assert end is not None and "without wrapping up: enough" in end.summary
 
 
-def test_a_stop_reaches_only_what_is_below() -> None:
+def test_stop_reaches_only_what_is_below() -> None:
     """The rest of the tree goes on."""
     harness = family()
     harness.stop("main/b1")
@@ -127,7 +127,7 @@ def test_who_rests_above_living_children_is_not_asked_again() -> None:
     assert harness.session("main/b1").result == result("cancelled", "my word")
 
 
-def test_a_stop_is_not_asked_twice() -> None:
+def test_stop_is_not_asked_twice() -> None:
     """An ended, unknown or stopping session is left alone; a wider stop tells only the others."""
     harness = family()
     harness.stop("main/b1")
@@ -143,7 +143,7 @@ def test_a_stop_is_not_asked_twice() -> None:
     assert harness.facts == []
 
 
-def test_a_narrower_stop_does_not_hold_a_wider_one_back() -> None:
+def test_narrower_stop_does_not_hold_a_wider_one_back() -> None:
     """Each is forced at its own time, leaves first."""
     harness = family()
     harness.stop("main")
@@ -168,7 +168,7 @@ def test_children_of_a_crashed_session_are_forced_after_the_grace() -> None:
     assert ended(harness) == ["main/b1/w1"]
 
 
-def test_a_crash_while_stopping_is_still_a_failure() -> None:
+def test_crash_while_stopping_is_still_a_failure() -> None:
     """It did not end as it was asked to."""
     harness = family()
     harness.stop("main/w1")
@@ -192,7 +192,7 @@ def test_time_to_live_ends_a_session_like_a_stop() -> None:
     assert harness.session(worker).status == "expired"
 
 
-def test_a_parent_and_child_whose_time_ends_together_are_told_together() -> None:
+def test_parent_and_child_whose_time_ends_together_are_told_together() -> None:
     """The upper one's stop covers the lower one's."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH, ttl_s=5)
@@ -246,7 +246,7 @@ def test_nobody_is_stopped_into_a_state_that_is_not_final(status: Any) -> None:
         Harness().open().stop(status=SessionStatus(status))
 
 
-def test_the_owner_finishes_a_tree() -> None:
+def test_owner_finishes_a_tree() -> None:
     """Main completes with the owner's final message; what still runs is cancelled first."""
     harness = family()
     harness.offer("main", word=result(summary="waiting", output=3))
@@ -280,7 +280,7 @@ def test_finishing_at_rest_ends_at_once() -> None:
     assert harness.session("main").result == result("completed", "all merged")
 
 
-def test_a_stopping_parent_hears_of_its_children_until_its_own_last_word() -> None:
+def test_stopping_parent_hears_of_its_children_until_its_own_last_word() -> None:
     """While it wraps up a report may matter to it; afterwards it would only keep it from ending."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
@@ -303,7 +303,7 @@ def test_finishing_is_forced_like_any_stop() -> None:
     assert (fact.status, fact.result.summary, fact.forced) == ("completed", "all merged", True)
 
 
-def test_a_stopping_session_may_repeat_its_word() -> None:
+def test_stopping_session_may_repeat_its_word() -> None:
     """Only a new one is recorded."""
     harness = family()
     harness.stop("main/b1")
@@ -314,7 +314,7 @@ def test_a_stopping_session_may_repeat_its_word() -> None:
     assert harness.one(ResultHeld).result.summary == "two"
 
 
-def test_a_receipt_lists_every_descendant_in_path_order() -> None:
+def test_receipt_lists_every_descendant_in_path_order() -> None:
     """Branches before Workers, by number and not by letter; who lives has no final message yet."""
     harness = Harness().open(limits=Limits(max_children=20))
     for _ in range(10):
@@ -334,7 +334,7 @@ def test_a_receipt_lists_every_descendant_in_path_order() -> None:
     assert [line.session_id for line in receipt(harness.state, "main/b1")] == ["main/b1", "main/b1/w1"]
 
 
-def test_a_receipt_counts_what_was_left_behind() -> None:
+def test_receipt_counts_what_was_left_behind() -> None:
     """Also what is found after a session's end, and each time it leaves a host."""
     harness = Harness().open()
     worker = harness.spawn("main", WORKER)
@@ -357,7 +357,7 @@ def test_there_is_no_receipt_for_nobody() -> None:
         receipt(Harness().open().state, "main/b4")
 
 
-def test_an_interrupt_keeps_what_the_program_spawned_and_ends_what_a_model_did() -> None:
+def test_interrupt_keeps_what_the_program_spawned_and_ends_what_a_model_did() -> None:
     """Each hears it once, parents first; nothing ends by it but what was asked to stop."""
     harness = Harness().open(limits=Limits(cancel_grace_s=30))
     harness.spawn("main", BRANCH)
@@ -373,7 +373,7 @@ def test_an_interrupt_keeps_what_the_program_spawned_and_ends_what_a_model_did()
     assert harness.session("main/b1").status == "suspended"
 
 
-def test_an_interrupt_leaves_what_rests_alone() -> None:
+def test_interrupt_leaves_what_rests_alone() -> None:
     """It has nothing to drop: its result is there for who asks for it."""
     harness = Harness().open(limits=Limits(cancel_grace_s=30))
     harness.spawn("main", BRANCH, stays_open=True)
@@ -384,7 +384,7 @@ def test_an_interrupt_leaves_what_rests_alone() -> None:
     assert ended(harness) == ["main/b1"]
 
 
-def test_an_interrupt_withdraws_requests_and_passes_over_what_stops() -> None:
+def test_interrupt_withdraws_requests_and_passes_over_what_stops() -> None:
     """Nobody can approve any more what was wanted before; a session that stops goes on stopping."""
     harness = family()
     harness.stop("main/w1")

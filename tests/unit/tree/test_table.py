@@ -69,14 +69,14 @@ def check_layers(
 
 
 @given(changes, changes)
-def test_a_layer_is_a_copy_that_is_changed_alone(
+def test_layer_is_a_copy_that_is_changed_alone(
     first: list[tuple[str, int, int]], second: list[tuple[str, int, int]]
 ) -> None:
     """For any changes below and on it."""
     check_layers(Table, first, second)
 
 
-def test_a_table_that_shares_is_found() -> None:
+def test_table_that_shares_is_found() -> None:
     """The property fails where the layer is the table itself."""
 
     @settings(phases=(Phase.generate,), database=None, derandomize=True)
@@ -90,7 +90,7 @@ def test_a_table_that_shares_is_found() -> None:
         property_of_a_shared_table()
 
 
-def test_a_missing_key_is_an_error_where_it_is_certain() -> None:
+def test_missing_key_is_an_error_where_it_is_certain() -> None:
     """Indexing names the key."""
     with pytest.raises(KeyError, match="7"):
         Table[int, Count]()[7]

@@ -230,7 +230,7 @@ def test_planted_bugs_in_typed_results_are_found(
         typed_results_are_clean_where_closed(Machine())
 
 
-def test_the_first_source_stands() -> None:
+def test_first_source_stands() -> None:
     """A second report changes nothing; one of a session that has ended is nothing."""
     tree = Harness().open()
     tree.feed(taint_reported(tree.now_ms, "main", "web_fetch"))

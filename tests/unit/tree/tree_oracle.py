@@ -26,10 +26,10 @@ from sessiontree.contracts.facts.tree_facts import (
 )
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.tree.state.protocol import (
-    AcceptSend,
+    AcceptSessionMessage,
     Deliver,
     InterruptAsked,
-    RefuseSay,
+    RefuseChannelMessage,
     RefuseStop,
     ReleaseSession,
     SendAsked,
@@ -188,8 +188,8 @@ class Watcher:
     ) -> None:
         """A message goes down, or one step up; a Worker sends none; one key is one message."""
         sender, name = self.spawns.specs.get(asked.session), asked.session
-        refused = [each.error for each in told if isinstance(each, RefuseSay)]
-        accepted = [each.session for each in told if isinstance(each, AcceptSend)]
+        refused = [each.error for each in told if isinstance(each, RefuseChannelMessage)]
+        accepted = [each.session for each in told if isinstance(each, AcceptSessionMessage)]
         assert len(refused) + len(accepted) == 1, f"REACH: {name} hears {refused} and {accepted}"
         for fact in facts:
             if not isinstance(fact, MessagePassed):

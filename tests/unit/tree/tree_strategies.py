@@ -17,13 +17,13 @@ from sessiontree.tree.state.protocol import (
     CanvasActionSent,
     CanvasAsked,
     ChangesFound,
+    ChannelMessageAsked,
     ClockRang,
     Decided,
     InterruptAsked,
     LiftAsked,
     PostsConsumed,
     ResultAsked,
-    SayAsked,
     SendAsked,
     SessionEmbodied,
     SessionLost,
@@ -318,7 +318,7 @@ class TreeRules(RuleBasedStateMachine):
 
     @rule(tick=ticks, name=picks)
     def say(self, tick: int, name: int) -> None:
-        self.feed(tick, SayAsked, self.session(name), "hello")
+        self.feed(tick, ChannelMessageAsked, self.session(name), "hello")
 
     @rule(tick=ticks, forward=st.sampled_from([0, 0, 1000, 3000, 7000]))
     def ring(self, tick: int, forward: int) -> None:

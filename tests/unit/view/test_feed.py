@@ -24,7 +24,7 @@ async def _told(viewer: Viewer) -> dict[str, Any]:
     return told
 
 
-async def test_a_viewer_is_told_at_once_and_then_paced() -> None:
+async def test_viewer_is_told_at_once_and_then_paced() -> None:
     """A thousand facts between two looks are one delta, and the looks are a tenth of a second apart."""
     waits: list[float] = []
 
@@ -43,7 +43,7 @@ async def test_a_viewer_is_told_at_once_and_then_paced() -> None:
     assert 0 < waits[0] <= EVERY_S
 
 
-async def test_a_viewer_without_news_waits() -> None:
+async def test_viewer_without_news_waits() -> None:
     """Nothing is sent while nothing happens; one fact wakes all viewers, who share one answer."""
     feed = _feed()
     viewers = [Viewer(feed, feed.id, feed.tree.revision) for _ in range(3)]
@@ -55,7 +55,7 @@ async def test_a_viewer_without_news_waits() -> None:
     assert answers[0] is answers[1] is answers[2]
 
 
-async def test_a_revision_that_is_no_use_leads_to_a_snapshot() -> None:
+async def test_revision_that_is_no_use_leads_to_a_snapshot() -> None:
     """Of another feed, of the future, or of a feed before the tree was let go."""
     feed = _feed()
     for known, revision in (("", 0), ("0" * 16, 1), (feed.id, 10**9), (feed.id, -1)):

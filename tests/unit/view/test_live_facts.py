@@ -69,7 +69,7 @@ def _takes_any_order(kind: str, text: str) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("bug", [_stops_at_quotes, _takes_any_order])
-def test_a_wrong_beginning_is_found(bug: First) -> None:
+def test_wrong_beginning_is_found(bug: First) -> None:
     """The property fails where quotes end a value early, and where members are taken to stand in order."""
 
     @settings(max_examples=300, deadline=None, database=None, phases=(Phase.generate,))

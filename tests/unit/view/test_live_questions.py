@@ -17,7 +17,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-def test_a_question_waits_in_the_model_until_it_is_answered() -> None:
+def test_question_waits_in_the_model_until_it_is_answered() -> None:
     """The list, the count, the state and its reason; a call of the program is no question."""
     tree = LiveTree()
     tree.take(record(1, spawned("main")))

@@ -139,7 +139,7 @@ def _never_stirs(tree: LiveTree, one: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", [_ends_twice, _forgets_decisions, _counts_parents_only, _never_stirs])
-def test_a_wrong_count_is_found(bug: Take) -> None:
+def test_wrong_count_is_found(bug: Take) -> None:
     """The property fails where an end counts twice, decisions are lost, what is deep or awake is missed."""
 
     @SMALL
@@ -227,7 +227,7 @@ def _overlooks_held_turns(tree: LiveTree, one: Any) -> None:
     tree.take(replace(one, text=pack(list_parts(read_fact(one.text))[0])))
 
 
-def test_an_overlooked_turn_is_found() -> None:
+def test_overlooked_turn_is_found() -> None:
     """The property fails where only the first of joined facts is read."""
 
     @SMALL
@@ -252,7 +252,7 @@ def _keeps_settled(tree: LiveTree, one: Any) -> None:
 
 
 @pytest.mark.parametrize("bug", [_drops_first_resolved, _keeps_settled])
-def test_a_wrong_call_is_found(bug: Take) -> None:
+def test_wrong_call_is_found(bug: Take) -> None:
     """The property fails where a result is lost, and where one turn's results settle the next one's calls."""
 
     @SMALL
@@ -304,7 +304,7 @@ def test_what_a_tool_said_to_people_is_shown_until_the_next_says_something() -> 
     assert main.get_last_display() == ""
 
 
-def test_a_session_that_ended_shows_nothing_more() -> None:
+def test_session_that_ended_shows_nothing_more() -> None:
     """Late facts and events of a session that has ended change nothing."""
     tree = _tree(spawned("main"), requested("r1", "main"), ended("main", SessionStatus.FAILED))
     main = tree.sessions["main"]
@@ -370,7 +370,7 @@ def _is_reachable(tree: LiveTree, name: str) -> bool:
     return True
 
 
-def test_a_few_lines_tell_of_many_places() -> None:
+def test_few_lines_tell_of_many_places() -> None:
     """Of ten Branches of ten Workers each, six rows show three Branches and Workers of two."""
     facts = [spawned("main")]
     for branch in range(1, 11):
@@ -399,7 +399,7 @@ def _steps_of(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.slow
-def test_a_picture_of_ten_thousand_costs_what_one_of_a_hundred_costs() -> None:
+def test_picture_of_ten_thousand_costs_what_one_of_a_hundred_costs() -> None:
     """What a fact and a picture cost depends on depth and place, not on the size of the tree."""
     small, large = (
         _tree(spawned("main"), *(spawned(f"main/w{number}", "main") for number in range(size)))
@@ -413,7 +413,7 @@ def test_a_picture_of_ten_thousand_costs_what_one_of_a_hundred_costs() -> None:
     assert taken[0] == taken[1]
 
 
-def test_a_long_reply_is_looked_into_once_and_only_when_shown() -> None:
+def test_long_reply_is_looked_into_once_and_only_when_shown() -> None:
     """Taking a reply in costs the same however long it is."""
     replies = [
         said.TurnReplied(1, AssistantMessage((ToolCall("a", "write", {"text": "x" * size}),)))

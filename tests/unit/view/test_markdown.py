@@ -93,6 +93,6 @@ def test_markdown_is_rendered() -> None:
     assert "<td>i</td>" in fragment
 
 
-def test_a_text_that_is_too_long_is_not_rendered() -> None:
+def test_text_that_is_too_long_is_not_rendered() -> None:
     """The parser sees bounded texts alone."""
     assert render_markdown("x" * (MAX_CHARS + 1)) is None

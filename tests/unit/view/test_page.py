@@ -24,14 +24,14 @@ def _run(*command: str | Path) -> None:
     assert done.returncode == 0, f"{done.stdout[-8_000:]}{done.stderr[-2_000:]}"
 
 
-def test_the_modules_keep_what_they_promise(node: str) -> None:
+def test_modules_keep_what_they_promise(node: str) -> None:
     """Model, rows, words, sources, and the rules that keep what others wrote from becoming markup."""
     tests = sorted((ROOT / "tests/unit/view/page").glob("*.test.mjs"))
     assert tests
     _run(node, "--test", *tests)
 
 
-def test_the_modules_agree_in_their_types(node: str) -> None:
+def test_modules_agree_in_their_types(node: str) -> None:
     """Every module passes the strict checker."""
     checker = TOOLS / "node_modules/typescript/bin/tsc"
     if not checker.is_file():
@@ -39,7 +39,7 @@ def test_the_modules_agree_in_their_types(node: str) -> None:
     _run(node, checker, "--project", TOOLS)
 
 
-def test_the_lock_names_no_registry() -> None:
+def test_lock_names_no_registry() -> None:
     """The lock has digests, and no address from which the packages came."""
     lock = (TOOLS / "package-lock.json").read_text()
     assert '"integrity"' in lock

@@ -76,7 +76,7 @@ def test_counts_are_those_of_the_children(ends: list[str], left: int, random: ob
     assert (fan_out.left, fan_out.running) == (left, 0)
 
 
-def test_a_thousand_calls_make_a_short_answer() -> None:
+def test_thousand_calls_make_a_short_answer() -> None:
     """A viewer gets those that matter, and counts; the rest page by page."""
     panel = begun(0)
     calls = tuple(ProgramCall("read", {"path": f"{number}.txt"}, 3) for number in range(1_000))
@@ -106,7 +106,7 @@ def test_what_a_program_says_can_not_deceive() -> None:
     assert panel.fan_outs[1].left == 2
 
 
-def test_a_saved_program_is_shown_with_the_text_that_runs() -> None:
+def test_saved_program_is_shown_with_the_text_that_runs() -> None:
     """Its call has arguments and no code; the item of the page has both."""
     call = CheckedCall("1.0", "count", {"path": "a.txt"}, "", 0, repeatable=True)
     fact = ProgramStarted(call, 1, ProgramSource("count", CODE, "0" * 64))

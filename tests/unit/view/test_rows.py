@@ -77,7 +77,7 @@ def _no_requests(tree: LiveTree, since: int) -> View:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", [_forgets_first, _one_late, _no_requests])
-def test_a_lost_change_is_found(bug: Delta) -> None:
+def test_lost_change_is_found(bug: Delta) -> None:
     """The property fails where a row, a revision or the requests are lost."""
 
     @settings(max_examples=300, deadline=None, database=None, phases=(Phase.generate,))
@@ -89,7 +89,7 @@ def test_a_lost_change_is_found(bug: Delta) -> None:
         found()
 
 
-def test_a_delta_costs_what_changed() -> None:
+def test_delta_costs_what_changed() -> None:
     """Among a thousand sessions a delta holds the one that changed, and its parent where it ended."""
     tree = LiveTree()
     for one in records([spawned("main"), *(spawned(f"main/w{n}", "main") for n in range(1_000))]):
@@ -100,7 +100,7 @@ def test_a_delta_costs_what_changed() -> None:
     assert not _delta(tree, tree.revision)["rows"]
 
 
-def test_a_row_says_what_a_session_is_and_waits_for() -> None:
+def test_row_says_what_a_session_is_and_waits_for() -> None:
     """Columns, in order; times come from facts; a price that is not known is null."""
     tree = LiveTree()
     tree.take(record(1, spawned("main"), at_ms=5))
@@ -129,7 +129,7 @@ def test_a_row_says_what_a_session_is_and_waits_for() -> None:
     assert _snapshot(tree)["rows"][1][11] == 9
 
 
-def test_a_request_says_who_asks_through_whom() -> None:
+def test_request_says_who_asks_through_whom() -> None:
     """The way leads from the session that asks to the one whose channel shows it; long arguments are cut."""
     tree = LiveTree()
     facts = [spawned("main"), spawned("main/b1", "main"), requested("r1", "main/b1", text="x" * 5_000)]
@@ -141,14 +141,14 @@ def test_a_request_says_who_asks_through_whom() -> None:
     assert request["covers"] == "every later call of deploy in this tree"
 
 
-def test_a_way_up_ends_where_it_should() -> None:
+def test_way_up_ends_where_it_should() -> None:
     """It has every session between, and only the first where the other is not above it."""
     assert find_way_up("main/b1/w2", "main") == ["main/b1/w2", "main/b1", "main"]
     assert find_way_up("main", "main") == ["main"]
     assert find_way_up("main/b1", "") == ["main/b1"]
 
 
-def test_an_argument_is_text() -> None:
+def test_argument_is_text() -> None:
     """Lines and tabs stay, other control characters are shown, and what is no string is JSON."""
     assert format_argument("a\u200b", "x\n\ty\x1b") == ("a\\u{200b}", "x\n\ty\\u{1b}", False)
     assert format_argument("n", {"a": [1]}) == ("n", '{"a":[1]}', False)

@@ -21,7 +21,7 @@ def web_of(*services: Service, **settings: object) -> OutboundWeb:
 
 
 @pytest.mark.covers("A8")
-async def test_a_request_arrives_as_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_arrives_as_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Method, own headers and body; nothing of the environment, and no proxy of it."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")

@@ -150,7 +150,7 @@ async def test_least_used_answer_is_forgotten_first() -> None:
     assert provider.asked == ["1"]
 
 
-async def test_a_key_of_the_provider_is_in_no_error() -> None:
+async def test_key_of_the_provider_is_in_no_error() -> None:
     """It is sent with each search; errors show host and port alone, also of what it redirects to."""
     async with serving(found(ROWS)) as site:
         await searching(site, "/deep/?key=SECRET&x=1").search(SearchQuery("a b", 3))

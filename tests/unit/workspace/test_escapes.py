@@ -180,7 +180,7 @@ def test_another_directory_at_the_same_path_is_noticed(grounds: Grounds) -> None
     assert not writer.is_at(grounds.root)
 
 
-def test_the_same_directory_at_another_path_is_noticed(grounds: Grounds) -> None:
+def test_same_directory_at_another_path_is_noticed(grounds: Grounds) -> None:
     """A root's path that leads elsewhere now is not reused, although a link still leads to the directory."""
     link, moved = grounds.outside / "link", grounds.root.with_name("moved")
     link.symlink_to(grounds.root)

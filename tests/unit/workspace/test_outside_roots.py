@@ -60,7 +60,7 @@ def test_protected_and_hidden_places_hold(workspace: WorkspaceWriter, tmp_path: 
     assert OutsideWriter(workspace, named).write(str(config), b"x").created
 
 
-def test_a_root_around_the_workspace_does_not_open_it(workspace: WorkspaceWriter, tmp_path: Path) -> None:
+def test_root_around_the_workspace_does_not_open_it(workspace: WorkspaceWriter, tmp_path: Path) -> None:
     """What the workspace holds is reached through it alone; a missing or hidden root holds nothing."""
     around = roots(workspace, tmp_path, tmp_path / "missing", hidden=(tmp_path / "w/state",))
     assert around.place_at(str(tmp_path / "w/a.txt")) == frozenset()
@@ -72,7 +72,7 @@ def test_a_root_around_the_workspace_does_not_open_it(workspace: WorkspaceWriter
     assert inside.place_at(str(tmp_path / "out/a.txt")) == frozenset()
 
 
-def test_a_place_is_named_by_its_directory(workspace: WorkspaceWriter, tmp_path: Path) -> None:
+def test_place_is_named_by_its_directory(workspace: WorkspaceWriter, tmp_path: Path) -> None:
     """So an approval does not hold for another directory that took its name."""
     allowed = roots(workspace, tmp_path / "out")
     before = allowed.place_at(str(tmp_path / "out/deep/x"))

@@ -42,7 +42,7 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.mark.covers("OWN1")
-def test_a_copy_has_files_and_links_and_shares_nothing(tmp_path: Path, source: Path) -> None:
+def test_copy_has_files_and_links_and_shares_nothing(tmp_path: Path, source: Path) -> None:
     """No git directory, no hidden place, no pipe; bits of execution stay; no file has two names."""
     copy = OwnCopy(tmp_path / "place" / ("a" * 32))
     made = copy.make(source, [source / "secret"])
@@ -107,7 +107,7 @@ def _act_after(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], obj
     monkeypatch.setattr(own_copy, name, call)
 
 
-def test_a_file_that_goes_while_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_goes_while_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The changes are lost, with the reason; the copy stays as it is."""
     (tmp_path / "source").mkdir()
     copy = OwnCopy(tmp_path / "place")
@@ -122,7 +122,7 @@ def test_a_file_that_goes_while_it_is_kept(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("goes", [True, False])
-def test_a_file_that_changes_once_it_is_kept(
+def test_file_that_changes_once_it_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes: bool
 ) -> None:
     """What was kept stays; the patch says that the file is not in it."""
@@ -142,7 +142,7 @@ def test_a_file_that_changes_once_it_is_kept(
     assert changes.patch.startswith(b"# not in this patch: 'a'\ndiff --git b/b b/b\n")
 
 
-def test_the_patch_applies_to_the_commit(tmp_path: Path) -> None:
+def test_patch_applies_to_the_commit(tmp_path: Path) -> None:
     """Also where the parent has changed the file since: its first content is then in the commit."""
     source = tmp_path / "source"
     source.mkdir()
@@ -179,7 +179,7 @@ def test_what_is_too_large_is_refused_and_leaves_nothing(
 
 
 @pytest.mark.covers("OWN2")
-def test_a_repository_may_not_lead_git_elsewhere(tmp_path: Path) -> None:
+def test_repository_may_not_lead_git_elsewhere(tmp_path: Path) -> None:
     """A head that names a path, and objects that are a link, count as none."""
     source = tmp_path / "source"
     (source / ".git").mkdir(parents=True)

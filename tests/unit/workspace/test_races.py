@@ -243,7 +243,7 @@ async def test_nothing_is_changed_outside_while_changes_are_merged(grounds: Grou
 @pytest.mark.covers("REL-L34")
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", [10, pytest.param(2_000, marks=pytest.mark.long)])
-def test_a_copy_takes_nothing_from_outside_while_a_directory_is_swapped(
+def test_copy_takes_nothing_from_outside_while_a_directory_is_swapped(
     grounds: Grounds, tmp_path: Path, rounds: int
 ) -> None:
     """REL-L34: a directory that becomes a link is copied as either, never as what the link leads to."""

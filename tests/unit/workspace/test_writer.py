@@ -178,7 +178,7 @@ def test_only_a_new_file_is_written_where_asked(grounds: Grounds) -> None:
     assert sorted(path.name for path in (grounds.root / "made").iterdir()) == ["new"]
 
 
-def test_a_file_made_meanwhile_is_not_replaced_by_a_new_one(
+def test_file_made_meanwhile_is_not_replaced_by_a_new_one(
     grounds: Grounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program makes it after the last look; a plain rename would replace it."""

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from sessiontree.backends.ray.client.local_line import LineLost, LocalLine
+from sessiontree.backends.ray.client.socket_rpc import SocketRpc, SocketRpcClosed
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.runtime.transport.result_push import ResultAnswer, ResultChange
 from sessiontree.runtime.transport.rpc import RpcResponse
@@ -56,7 +56,7 @@ class AwaitedResults:
 
     Args:
         key: The program's key.
-        taken: Returns the result of an answer, or raises its error; LineLost = the call must be repeated.
+        taken: Returns the result of an answer, or raises its error; SocketRpcClosed = call again.
         ask: Calls the supervisor for a result, again whenever the supervisor is lost.
         follow: Waits for a call over the line, or raises an error of its own if the Ray is lost.
     """
@@ -72,14 +72,14 @@ class AwaitedResults:
         self._taken = taken
         self._ask = ask
         self._follow = follow
-        self._line: LocalLine | None = None
+        self._line: SocketRpc | None = None
         self._following: asyncio.Task[None] | None = None
         self._waiting: dict[str, dict[str, AwaitedResult]] = {}
         """By tree and session."""
         self._changes: list[ResultChange] = []
         """What the supervisor is sent at the end of this turn of the event loop."""
 
-    def use(self, line: LocalLine) -> None:
+    def use(self, line: SocketRpc) -> None:
         """Use a line from now on."""
         self._line = line
 
@@ -108,7 +108,7 @@ class AwaitedResults:
                 continue  # Race: it was given up while its result was on the way
             try:
                 awaited.set_result(self._taken(tree_id, answer))
-            except LineLost:
+            except SocketRpcClosed:
                 awaited.ask_again(self._ask(tree_id, session))
             except Exception as error:  # noqa: BLE001 - as it was raised at the supervisor
                 awaited.set_exception(error)
@@ -132,9 +132,9 @@ class AwaitedResults:
         if self._line is not None and self._line.is_open:
             self._line.tell("await_results", self._key, changes)
 
-    async def _hold(self, line: LocalLine) -> None:
+    async def _hold(self, line: SocketRpc) -> None:
         """Follow the results while the line is open; then call for those that are awaited still."""
-        error: Exception = LineLost("the supervisor pushes no results")
+        error: Exception = SocketRpcClosed("the supervisor pushes no results")
         try:
             await self._follow(line.ask("follow_results", self._key))
         except Exception as lost:  # noqa: BLE001 - whoever awaits a result gets the error
@@ -145,7 +145,7 @@ class AwaitedResults:
             for awaited in of_tree.values():
                 if awaited.done():
                     continue
-                if isinstance(error, LineLost):
+                if isinstance(error, SocketRpcClosed):
                     awaited.ask_again(self._ask(awaited.tree_id, awaited.session))
                 else:
                     awaited.set_exception(error)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
-from sessiontree.backends.ray.client.local_line import LineLost
+from sessiontree.backends.ray.client.socket_rpc import SocketRpcClosed
 from sessiontree.contracts.errors import EngineLost, SessionTreeError
 from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
 from sessiontree.runtime.transport.progress import Progress, ProgressBuffer, ProgressHub
@@ -41,7 +41,7 @@ class ProgressLine(Protocol):
         """Take in what a watch holds, as it happens.
 
         Raises:
-            LineLost: progress does not come that way; ask for it by :meth:`SupervisorControl.progress`.
+            SocketRpcClosed: not that way; ask :meth:`SupervisorControl.progress`.
         """
         ...
 
@@ -122,7 +122,7 @@ class ProgressPuller:
                 pid = self._line.pid
                 try:
                     if without_line != pid:
-                        with suppress(LineLost):
+                        with suppress(SocketRpcClosed):
                             await self._line.follow(hub.name, take)
                         without_line = pid
                     take(*await self._line.control.progress(hub.name, PULL_S))

@@ -29,8 +29,8 @@ from sessiontree.models.api_key import collect_packed_keys
 from sessiontree.models.port import GatewayModel
 from sessiontree.policy.compiled import compile_policy
 from sessiontree.protected import OwnPlaces, own_places
-from sessiontree.runtime.host.host import HostEquipment
-from sessiontree.runtime.supervisor.tree_resources import PackedResources, TreeSetup
+from sessiontree.runtime.host.host import HostResources
+from sessiontree.runtime.supervisor.tree_resources import PackedResources, TreeResources
 from sessiontree.web.web import OutboundWeb
 
 
@@ -49,7 +49,7 @@ _SURROUNDINGS: Final = "__pydantic_parent_namespace__"
 copyreg.pickle(type(dataclasses.MISSING), lambda mark: "MISSING")
 
 
-def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> PackedResources:
+def pack(setup: TreeResources, *, hidden: tuple[Path, ...]) -> PackedResources:
     """Pack a tree's tools and models.
 
     Raises:
@@ -108,7 +108,7 @@ def set_copy_folder(packed: bytes, folder: Path) -> bytes:
     return place + b"\0" + value
 
 
-def open_for_host(packed: bytes) -> HostEquipment:
+def open_for_host(packed: bytes) -> HostResources:
     """Unpack a tree's resources for hosts."""
     table, instant, hidden, web, policy, group, skills, hooks, places, configuration = _unpickle(packed)
     reads = None if web is None else OutboundWeb(web)
@@ -118,7 +118,7 @@ def open_for_host(packed: bytes) -> HostEquipment:
         own_places()
     )  # those of the program and of this host, perhaps on another machine
     nodes = ClusterNodes()
-    return HostEquipment(
+    return HostResources(
         table,
         instant,
         hidden,

@@ -13,8 +13,8 @@ from typing import Any
 
 from sessiontree.backends.ray.client.actor_calls import ActorCalls
 from sessiontree.backends.ray.client.awaited_results import AwaitedResult, AwaitedResults
-from sessiontree.backends.ray.client.local_line import LocalLine, Methods, connect_line
 from sessiontree.backends.ray.client.serialization import dump_value
+from sessiontree.backends.ray.client.socket_rpc import Methods, SocketRpc, connect_line
 from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse
 
 ANSWER_S = 30.0
@@ -49,7 +49,7 @@ class SupervisorChannel:
         self._number = 0
         self._process: int | None = None
         """A descriptor of the supervisor's process, if it is on this machine."""
-        self._line: LocalLine | None = None
+        self._line: SocketRpc | None = None
         self._line_loop: asyncio.AbstractEventLoop | None = None
         self._results: AwaitedResults | None = None
         """The results that are awaited over the line."""
@@ -88,18 +88,18 @@ class SupervisorChannel:
         if self.calls.is_usable:
             self.actor.command.remote(self.key, name, dump_value(given))
 
-    def choose_line(self, method: RpcMethod) -> LocalLine | None:
+    def choose_line(self, method: RpcMethod) -> SocketRpc | None:
         """Return the line over which a question goes; None = it is a call of the actor."""
         line = self._line
         if line is None or not line.is_open or method.urgent:
             return None
         return line if self._line_loop is asyncio.get_running_loop() else None
 
-    async def ask_over_line(self, line: LocalLine, method: RpcMethod, given: tuple[Any, ...]) -> RpcResponse:
+    async def ask_over_line(self, line: SocketRpc, method: RpcMethod, given: tuple[Any, ...]) -> RpcResponse:
         """Ask over a line.
 
         Raises:
-            LineLost: the line closed before the answer came.
+            SocketRpcClosed: the line closed before the answer came.
         """
         ask = line.wait_for if method.waits else line.ask
         answer: RpcResponse = await self.calls.follow(
@@ -158,7 +158,7 @@ class SupervisorChannel:
 
     # The line.
 
-    async def connect(self, methods: Methods) -> LocalLine | None:
+    async def connect(self, methods: Methods) -> SocketRpc | None:
         """Return a new line of this event loop; None = the supervisor can't be reached over a socket."""
         if self._lines is None or self.pid is None:
             return None
@@ -191,7 +191,7 @@ class SupervisorChannel:
                 loop.call_soon_threadsafe(holding.cancel)
 
 
-async def _hold(line: LocalLine) -> None:
+async def _hold(line: SocketRpc) -> None:
     """Close a line when this task is cancelled, at the latest with its event loop."""
     try:
         await asyncio.Event().wait()

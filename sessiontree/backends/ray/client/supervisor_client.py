@@ -11,7 +11,7 @@ import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from sessiontree.backends.ray.client.awaited_results import AwaitedResults
-from sessiontree.backends.ray.client.local_line import LineLost
+from sessiontree.backends.ray.client.socket_rpc import SocketRpcClosed
 from sessiontree.backends.ray.client.supervisor_channel import ANSWER_S, SupervisorChannel
 from sessiontree.backends.ray.client.supervisor_reconnect import RESTART_S, SupervisorReconnect
 from sessiontree.contracts.errors import EngineLost, SessionTreeError, SupervisorUnavailable
@@ -124,7 +124,7 @@ class SupervisorClient:
                     return self._reconnect.unwrap(answer, given)
                 await self._reconnect.reconnect(answer.incarnation)
                 deaths = 0
-            except (ActorUnavailableError, ActorDiedError, LineLost) as error:
+            except (ActorUnavailableError, ActorDiedError, SocketRpcClosed) as error:
                 deaths = deaths + 1 if isinstance(error, ActorDiedError) else 0
                 if deaths > MAX_DEATHS:
                     raise _build_gone_error(method.name) from error
@@ -144,10 +144,10 @@ class SupervisorClient:
         """Return the result in an answer that was pushed, or raise its error.
 
         Raises:
-            LineLost: it is an error of another supervisor than the trees are open in; ask again.
+            SocketRpcClosed: it is an error of another supervisor than the trees are open in; ask again.
         """
         if answer.error is not None and answer.incarnation != self._channel.incarnation:
-            raise LineLost("the supervisor was restarted")
+            raise SocketRpcClosed("the supervisor was restarted")
         result: SessionResult[Any] = self._reconnect.unwrap(answer, (tree_id,))
         return result
 
@@ -201,20 +201,20 @@ class SupervisorClient:
             async with asyncio.timeout(ANSWER_S):
                 answer = await self._channel.ask_over_line(line, release, (tree_id,))
                 self._reconnect.unwrap(answer, (tree_id,))
-        except (LineLost, TimeoutError) as error:
+        except (SocketRpcClosed, TimeoutError) as error:
             raise _build_restart_error(release.name) from error
 
     async def follow(self, name: str, take: Callable[[tuple[Progress, ...], int], None]) -> None:
         """Take in what a watch holds, as it happens, over a line of this event loop.
 
         Raises:
-            LineLost: the supervisor can't be reached over a socket, or not any more.
+            SocketRpcClosed: the supervisor can't be reached over a socket, or not any more.
             SessionTreeError: the watch is over.
         """
         channel = self._channel
         line = await channel.connect({"progress": take})
         if line is None:
-            raise LineLost("the supervisor can't be reached over a socket")
+            raise SocketRpcClosed("the supervisor can't be reached over a socket")
         try:
             refusal: RpcResponse = await channel.calls.follow(line.ask("follow", channel.key, name))
             refusal.taken()

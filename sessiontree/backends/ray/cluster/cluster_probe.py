@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.commands.remote_node import release
 from sessiontree.backends.ray.engine.cluster_report import ClusterReport, NodeReport
-from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.engine import RayConnection
 from sessiontree.backends.ray.engine.engine_security import describe_listeners, find_key_variables
 from sessiontree.backends.ray.engine.engine_servers import find_listener
 from sessiontree.backends.ray.hosts.actors import HostActor
@@ -36,13 +36,13 @@ NODES_ANSWER_S: Final = 30.0
 
 
 @asynccontextmanager
-async def connect_cluster(address: str) -> AsyncIterator[Engine]:
+async def connect_cluster(address: str) -> AsyncIterator[RayConnection]:
     """Connect to a cluster, and leave it at the end.
 
     Raises:
         ConfigError: no cluster can be reached there.
     """
-    engine = Engine(address)
+    engine = RayConnection(address)
     try:
         async with asyncio.timeout(CONNECT_S):
             await engine.start()

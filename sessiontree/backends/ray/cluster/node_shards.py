@@ -27,14 +27,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.backends.ray.client.actor_calls import ActorCalls
-from sessiontree.backends.ray.client.local_line import LineLost
 from sessiontree.backends.ray.client.progress_client import ProgressPuller
 from sessiontree.backends.ray.client.serialization import dump_value, pack
+from sessiontree.backends.ray.client.socket_rpc import SocketRpcClosed
 from sessiontree.backends.ray.client.supervisor_client import BlockingPort
 from sessiontree.backends.ray.cluster.cluster_demand import ClusterDemand
 from sessiontree.backends.ray.cluster.node_actor import NodeActor, NodeControl, NodePlan, ProgramFiles
 from sessiontree.backends.ray.commands.remote_node import release
-from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.engine import RayConnection
 from sessiontree.backends.ray.engine.program_copy import read_files
 from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS
 from sessiontree.contracts.errors import (
@@ -49,7 +49,7 @@ from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.settings.placement import Placement
 from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
-from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+from sessiontree.runtime.supervisor.tree_resources import TreeResources
 from sessiontree.runtime.transport.progress import Progress, ProgressBuffer
 from sessiontree.runtime.transport.rpc import RpcMethod, finished, get_method, make_proxy
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
@@ -222,9 +222,9 @@ class NodeShard:
         """Raise: progress of another node is asked for, call by call.
 
         Raises:
-            LineLost: always.
+            SocketRpcClosed: always.
         """
-        raise LineLost("the supervisor is on another node")
+        raise SocketRpcClosed("the supervisor is on another node")
 
     def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
         """Ask a question that needs no waiting; this blocks for some milliseconds."""
@@ -242,15 +242,15 @@ class NodeShard:
         """Return a journaled tree's configuration."""
         return await self.node_control.read_config(tree_id)
 
-    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
+    async def create(self, config: TreeConfig, setup: TreeResources) -> None:
         """Create a tree; durable when this returns."""
         await self._open(config.tree_id, config, setup)
 
-    async def resume(self, tree_id: str, setup: TreeSetup) -> None:
+    async def resume(self, tree_id: str, setup: TreeResources) -> None:
         """Resume a tree from the journal."""
         await self._open(tree_id, None, setup)
 
-    async def _open(self, tree_id: str, config: TreeConfig | None, setup: TreeSetup) -> None:
+    async def _open(self, tree_id: str, config: TreeConfig | None, setup: TreeResources) -> None:
         resources = pack(setup, hidden=(*self._hidden, *setup.hidden))
         if "" in resources.keys:
             raise ConfigError(
@@ -361,7 +361,7 @@ class ClusterShards:
         tree_cpus: float,
     ) -> None:
         own = {name: options[name] for name in _OF_THE_CLUSTER if name in options}
-        self._engine = Engine(**own)
+        self._engine = RayConnection(**own)
         self._first = first
         self._state_dir = state_dir
         self._options = {name: value for name, value in options.items() if name not in own}

@@ -392,7 +392,7 @@ def _read_last_words(home: Path) -> str:
     return "".join(f"\n  {line}" for line in found[:12])
 
 
-class Engine:
+class RayConnection:
     """Joins the program's Ray, or shares the private one of this process.
 
     Args:

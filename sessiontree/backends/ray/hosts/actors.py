@@ -23,7 +23,6 @@ from sessiontree.backends.ray.client.key_server import (
     hide_memory,
     take_variables,
 )
-from sessiontree.backends.ray.client.local_line import LocalLine, Methods, connect_line
 from sessiontree.backends.ray.client.serialization import (
     dump_value,
     load_value,
@@ -31,14 +30,15 @@ from sessiontree.backends.ray.client.serialization import (
     open_for_host,
     set_copy_folder,
 )
-from sessiontree.backends.ray.hosts.process_start import RestartKeeper
+from sessiontree.backends.ray.client.socket_rpc import Methods, SocketRpc, connect_line
+from sessiontree.backends.ray.hosts.process_start import ActorRestarter
 from sessiontree.contracts.errors import MemoryFailed, describe_error
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ask_for_keys_by
 from sessiontree.models.port import GatewayModel
 from sessiontree.runtime.gateway.model_gateway import Ask, GatewayHost, Prepare
-from sessiontree.runtime.host.host import HostCore, HostEquipment
+from sessiontree.runtime.host.host import HostCore, HostResources
 from sessiontree.runtime.host.host_process import OwnProcess, measure_resident_bytes
 from sessiontree.runtime.memory.memory_api import Ended, MemoryClient, MemoryRight, ScopeAnswer
 from sessiontree.runtime.memory.memory_peers import open_store
@@ -219,7 +219,7 @@ class FrameActor(Generic[Core]):
     _process: OwnProcess
     _core: Core
     _resources: ResourceCache[Any]
-    _line: LocalLine | None = None
+    _line: SocketRpc | None = None
 
     def __init__(self, supervisor: Any, settings: HostSettings) -> None:
         """Keep the settings; nothing runs before the first call."""
@@ -313,7 +313,7 @@ class HostActor(FrameActor[HostCore]):
             self._process = OwnProcess(None, *given, self._is_abandoned)
         else:
             self._process = OwnProcess(settings.supervisor_pid, *given)
-        equipment: ResourceCache[HostEquipment] = ResourceCache(self._fetch_equipment, open_for_host)
+        equipment: ResourceCache[HostResources] = ResourceCache(self._fetch_equipment, open_for_host)
         self._resources = equipment
         memory = MemoryClient(self._supervisor.memory).memory
         self._core = HostCore(
@@ -440,7 +440,7 @@ class RayMemory:
         keeper: Restarts the process if a start fails.
     """
 
-    def __init__(self, actor: Any, key: str, keeper: RestartKeeper) -> None:
+    def __init__(self, actor: Any, key: str, keeper: ActorRestarter) -> None:
         self.connection = actor
         self._key = key
         self._keeper = keeper

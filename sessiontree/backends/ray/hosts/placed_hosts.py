@@ -15,8 +15,8 @@ from typing import Any, Final
 import ray
 from ray.exceptions import RayError
 
-from sessiontree.backends.ray.client.local_line import LineListener
 from sessiontree.backends.ray.client.serialization import load_value
+from sessiontree.backends.ray.client.socket_rpc import LineListener
 from sessiontree.backends.ray.commands.remote_node import compare_workspace
 from sessiontree.backends.ray.hosts.placed_nodes import NodePlace, TreePlaces
 from sessiontree.backends.ray.hosts.transport import REAPED_S, LineTransport

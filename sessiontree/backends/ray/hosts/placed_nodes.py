@@ -23,7 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.client.serialization import dump_value
 from sessiontree.backends.ray.commands.remote_node import AGENT_OPTIONS, compare_workspace, release
-from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.engine import RayConnection
 from sessiontree.backends.ray.engine.program_copy import read_files
 from sessiontree.backends.ray.hosts.node_agent import AgentPlan, NodeAgent, NodeFacts
 from sessiontree.contracts.errors import ConfigError, describe_error
@@ -89,7 +89,7 @@ class PlacedNodes:
     """
 
     def __init__(
-        self, placements: Placements, engine: Engine, enforcement: Literal["required", "best_effort"]
+        self, placements: Placements, engine: RayConnection, enforcement: Literal["required", "best_effort"]
     ) -> None:
         self._pools = placed_pools(placements)
         self._engine = engine

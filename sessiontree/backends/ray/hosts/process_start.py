@@ -38,7 +38,7 @@ _RAYS, _IDLE = b"ray::", b"ray::IDLE"
 """Ray's names for a process begin with the first; a worker without an actor has the second."""
 
 
-class StartPace:
+class StartTimeout:
     """The time limit after which a start without a process counts as failed, for all starts of one program.
 
     The limit grows with the number of concurrent starts. It doubles each time a start gets no process, until
@@ -52,29 +52,29 @@ class StartPace:
     def __init__(self, unseen_s: float, first_unseen_s: float | None = None) -> None:
         self._usual_s = unseen_s
         self._unseen_s = unseen_s if first_unseen_s is None else first_unseen_s
-        self._unseen: WeakSet[StartWatch] = WeakSet()
+        self._unseen: WeakSet[StartMonitor] = WeakSet()
 
     def limit_s(self) -> float:
         """Return the current limit."""
         return min(MAX_UNSEEN_S, self._unseen_s * max(1, len(self._unseen)))
 
-    def begun(self, watch: StartWatch) -> None:
+    def begun(self, watch: StartMonitor) -> None:
         """Add a start that was requested."""
         self._unseen.add(watch)
 
-    def seen(self, watch: StartWatch) -> None:
+    def seen(self, watch: StartMonitor) -> None:
         """Remove a start that has a process."""
         if watch in self._unseen:
             self._unseen.discard(watch)
             self._unseen_s = self._usual_s
 
-    def on_missed(self, watch: StartWatch) -> None:
+    def on_missed(self, watch: StartMonitor) -> None:
         """Remove a start that never had a process."""
         self._unseen.discard(watch)
         self._unseen_s = min(MAX_UNSEEN_S, self._unseen_s * 2)
 
 
-class StartWatch:
+class StartMonitor:
     """Watches the starts of one actor, one after another.
 
     Args:
@@ -85,7 +85,7 @@ class StartWatch:
     """
 
     def __init__(
-        self, note: Path, raylet: int | None, pace: StartPace, now: Callable[[], float] = time.monotonic
+        self, note: Path, raylet: int | None, pace: StartTimeout, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._note = note
         self._raylet = raylet
@@ -165,7 +165,7 @@ class StartWatch:
         return f"no process of it was seen for {waited_s:.0f} s"
 
 
-class RestartKeeper:
+class ActorRestarter:
     """Restarts, from a thread, an actor whose start failed.
 
     Args:
@@ -177,7 +177,7 @@ class RestartKeeper:
 
     def __init__(
         self,
-        watch: StartWatch,
+        watch: StartMonitor,
         again: Callable[[], None],
         failed: Callable[[str], None],
         give_up: Callable[[int, str], None],

@@ -12,9 +12,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sessiontree.backends.ray.client.local_line import LineListener, LineLost, LocalLine, Methods
 from sessiontree.backends.ray.client.serialization import dump_value, load_value
-from sessiontree.backends.ray.hosts.process_start import LOOK_S, StartWatch
+from sessiontree.backends.ray.client.socket_rpc import LineListener, Methods, SocketRpc, SocketRpcClosed
+from sessiontree.backends.ray.hosts.process_start import LOOK_S, StartMonitor
 from sessiontree.contracts.errors import describe_error
 from sessiontree.runtime.transport.frames import Hello, HostHealth, PollReply
 from sessiontree.runtime.transport.link import HostLost
@@ -70,7 +70,7 @@ class RayTransport:
         actor: Any,
         on_close: Callable[[RayTransport], None],
         reports: Path,
-        start: StartWatch | None,
+        start: StartMonitor | None,
         failed: Callable[[str], None],
     ) -> None:
         self.actor = actor
@@ -215,7 +215,7 @@ class LineTransport(RayTransport):
         super().__init__(*given)
         self._lines = lines
         self._methods = methods
-        self._line: LocalLine | None = None
+        self._line: SocketRpc | None = None
 
     async def ready(self) -> None:
         """Wait until the actor has said hello, and let it open a line.
@@ -234,7 +234,7 @@ class LineTransport(RayTransport):
         """Return answers after a number; errors as :meth:`RayTransport.poll`."""
         if self._line is not None and self._line.is_open:
             wait_s = min(wait_s, POLL_S)
-            with contextlib.suppress(LineLost):
+            with contextlib.suppress(SocketRpcClosed):
                 async with asyncio.timeout(wait_s + ANSWER_S):
                     reply: PollReply = await self._line.ask("poll", after, wait_s)
                 self._silent_since = None
@@ -249,10 +249,10 @@ class LineTransport(RayTransport):
             self._line.close()
         super().close()
 
-    def _make_line(self) -> LocalLine:
+    def _make_line(self) -> SocketRpc:
         if self._line is not None:
             self._line.close()
-        self._line = LocalLine(self._methods)
+        self._line = SocketRpc(self._methods)
         return self._line
 
     def _send(self, frames: Sequence[tuple[int, Any]]) -> None:

@@ -29,7 +29,7 @@ class CanvasAnswers(CanvasApi):
         controller = self._supervisor.tree(tree_id)
         came = tree_stimuli.CanvasActionSent(controller.now_ms(), session, action_id, text)
         for instruction in await controller.settle(came, f"canvas:{session}"):
-            if isinstance(instruction, tree_stimuli.RefuseSay):
+            if isinstance(instruction, tree_stimuli.RefuseChannelMessage):
                 raise instruction.error
 
     async def answer_canvas(self, tree_id: str, question_id: str, text: str) -> None:

@@ -42,7 +42,7 @@ from sessiontree.runtime.supervisor.previews import TreePreviews
 from sessiontree.runtime.supervisor.timed_jobs import JobTimer
 from sessiontree.runtime.timing.clock import TreeClock
 from sessiontree.runtime.timing.time_limits import TimeLimits
-from sessiontree.runtime.transport.frames import AskModel, MeterTurn, Proceed, ResendPrompt
+from sessiontree.runtime.transport.frames import AskModel, ChargeTurn, ContinueTurn, ResendPrompt
 from sessiontree.runtime.transport.progress import ProgressHub
 from sessiontree.runtime.transport.supervisor_api import CallReply, CodeRaised, Reply
 from sessiontree.session import instructions as session_todo
@@ -186,7 +186,7 @@ class EffectRunner:
                 self._await_commit(live, instruction)
             case AskModel():
                 self._ask_model(live, instruction)
-            case MeterTurn():
+            case ChargeTurn():
                 self._meter(live, instruction)
             case session_todo.AnswerCall():
                 self._answer_call(live, instruction)
@@ -298,11 +298,11 @@ class EffectRunner:
         self._time_limits.drop(session)
         self._controller.waits.answered(session)
 
-    def _meter(self, live: LiveSession, instruction: MeterTurn) -> None:
+    def _meter(self, live: LiveSession, instruction: ChargeTurn) -> None:
         def proceed() -> None:
             # Race: the charge may lead to a stop. That frame is then sent before this one.
             if not live.over and live.link is not None:
-                live.link.send(Proceed(live.session, live.epoch, instruction.turn))
+                live.link.send(ContinueTurn(live.session, live.epoch, instruction.turn))
 
         self._controller.run_afterwards(proceed)
 

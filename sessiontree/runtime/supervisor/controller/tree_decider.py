@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.facts.tree_facts import TreeFact
-from sessiontree.contracts.recorded.codec import JoinedTexts, pack
+from sessiontree.contracts.recorded.codec import FactJoiner, pack
 from sessiontree.journal.record import Packed
 from sessiontree.runtime.scheduling.live_session import LiveSession
 from sessiontree.runtime.supervisor.controller.inbox_notifier import InboxNotifier
@@ -27,7 +27,7 @@ class TreeFacts:
 
     def __init__(self, cause: str) -> None:
         self._cause = cause
-        self._joined = JoinedTexts()
+        self._joined = FactJoiner()
         self._times: list[int] = []
 
     @property

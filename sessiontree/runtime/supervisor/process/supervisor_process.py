@@ -11,7 +11,7 @@ from typing import Any, Final
 from sessiontree.contracts.errors import PermissionDenied, SessionTreeError
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.results import SessionResult
-from sessiontree.runtime.memory.memory_api import MemoryLink, MemoryRight, ScopeAnswer, Supervision
+from sessiontree.runtime.memory.memory_api import MemoryAuthority, MemoryLink, MemoryRight, ScopeAnswer
 from sessiontree.runtime.scheduling.settings import Settings
 from sessiontree.runtime.supervisor.answers.session_answers import SessionAnswers
 from sessiontree.runtime.supervisor.process.progress_watches import ProgressWatches
@@ -23,7 +23,7 @@ from sessiontree.runtime.transport.rpc import RpcAnswers, RpcResponse, collect_m
 
 PATIENCE_S = 5.0
 """How long a request waits for earlier ones, any of which may have been lost."""
-FOR_MEMORY: Final = frozenset({*collect_methods(Supervision), "begun"})
+FOR_MEMORY: Final = frozenset({*collect_methods(MemoryAuthority), "begun"})
 """What memory may ask."""
 
 

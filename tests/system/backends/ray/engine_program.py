@@ -28,7 +28,7 @@ from typing import Any
 import ray
 
 from sessiontree.backends.ray.engine import engine_home
-from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.engine import RayConnection
 from sessiontree.backends.ray.engine.engine_settings import build_init_arguments
 from sessiontree.contracts.errors import ConfigError
 
@@ -68,7 +68,7 @@ class Sleeper:
         return mask
 
 
-def sleeper(engine: Engine) -> Any:
+def sleeper(engine: RayConnection) -> Any:
     """Return an actor on the engine's node."""
     remote: Any = ray.remote(Sleeper)
     return remote.options(num_cpus=0, scheduling_strategy=engine.pin_to_node()).remote()
@@ -82,7 +82,7 @@ def tell(**words: object) -> None:
 
 async def wait(mode: str) -> None:
     """Start, say so, and come to the mode's end."""
-    engine = Engine(num_cpus=1)
+    engine = RayConnection(num_cpus=1)
     await engine.start()
     actor = sleeper(engine)
     tell(home=str(engine.home), nodes=[engine.node_id], children=await actor.launch.remote())
@@ -136,7 +136,7 @@ def surroundings() -> dict[str, Any]:
 async def share() -> None:
     """Start three engines at once, end them one by one, start again."""
     before = surroundings()
-    engines = [Engine(num_cpus=1), Engine(), Engine()]
+    engines = [RayConnection(num_cpus=1), RayConnection(), RayConnection()]
     async with asyncio.TaskGroup() as group:
         for engine in engines:
             group.create_task(engine.start())
@@ -154,7 +154,7 @@ async def share() -> None:
         "security": engines[0].describe_security(),
     }
     try:
-        await Engine(num_cpus=7).start()
+        await RayConnection(num_cpus=7).start()
     except ConfigError as error:
         told["refused"] = str(error)
     await engines[0].close()
@@ -188,7 +188,7 @@ async def join() -> None:
     }
     ray.init(**own_ray)
     before = surroundings()
-    own = Engine()
+    own = RayConnection()
     await own.start()
     actor = sleeper(own)
     told: dict[str, Any] = {"private": own.home is not None, "node_fits": own.node_id == _node_id()}
@@ -198,7 +198,7 @@ async def join() -> None:
     told["refused"] = []
     for options in ({"num_cpus": 1}, {"address": "192.0.2.1:6379"}):
         try:
-            await Engine(**options).start()
+            await RayConnection(**options).start()
         except ConfigError as error:
             told["refused"].append(str(error))
     await own.close()
@@ -210,7 +210,7 @@ async def join() -> None:
     told["private_then"] = own.home is not None
     await own.close()
     ray.init(**own_ray)
-    again = Engine()
+    again = RayConnection()
     await again.start()
     told["count_in_own_again"] = await sleeper(again).count.remote()
     ray.shutdown()
@@ -222,7 +222,7 @@ async def nobody() -> None:
     refused = []
     for _ in range(2):
         try:
-            await Engine(address="127.0.0.1:9").start()
+            await RayConnection(address="127.0.0.1:9").start()
         except ConfigError as error:
             refused.append(str(error))
     tell(refused=refused)

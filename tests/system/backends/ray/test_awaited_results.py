@@ -13,11 +13,11 @@ import pytest
 
 from sessiontree import SessionClosed, SessionNotFound
 from sessiontree.backends.ray.client.awaited_results import AwaitedResult, AwaitedResults
-from sessiontree.backends.ray.client.local_line import (
+from sessiontree.backends.ray.client.socket_rpc import (
     LINES_SOCKET,
     LineListener,
-    LineLost,
-    LocalLine,
+    SocketRpc,
+    SocketRpcClosed,
     connect_line,
 )
 from sessiontree.contracts.errors import EngineLost
@@ -45,7 +45,7 @@ class Supervisor:
         self.results: FutureMap[SessionResult[Any]] = FutureMap()
         self.asked: list[str] = []
         self.push = ResultPush(lambda: self, self.ask, self.response, self.send)
-        self.line = LocalLine({"await_results": self.await_results, "follow_results": self.follow})
+        self.line = SocketRpc({"await_results": self.await_results, "follow_results": self.follow})
 
     def listen(self, tree_id: str, session: str, listener: ResultListener) -> bool:
         """Listen for the end of a session that lives."""
@@ -104,11 +104,11 @@ class Program:
         self.releases: dict[str, asyncio.Future[SessionResult[Any]]] = {}
         self.lost: Exception | None = None
         self.results = AwaitedResults("key", self._taken, self._call, self._follow)
-        self.here: LocalLine
+        self.here: SocketRpc
 
     def _taken(self, tree_id: str, answer: RpcResponse) -> SessionResult[Any]:
         if answer.error is not None and answer.incarnation != "first":
-            raise LineLost("restarted")
+            raise SocketRpcClosed("restarted")
         taken: SessionResult[Any] = answer.taken()
         return taken
 
@@ -120,7 +120,7 @@ class Program:
     async def _follow(self, following: Coroutine[Any, Any, Any]) -> Any:
         try:
             return await following
-        except LineLost:
+        except SocketRpcClosed:
             if self.lost is not None:
                 raise self.lost from None
             raise
@@ -176,7 +176,7 @@ async def test_each_result_arrives_once_and_a_refusal_too(program: Program) -> N
     assert not program.there.results._listeners
 
 
-async def test_a_result_that_was_given_up_is_awaited_nowhere(program: Program) -> None:
+async def test_result_that_was_given_up_is_awaited_nowhere(program: Program) -> None:
     """It leaves nothing behind at either end, and may be awaited again."""
     program.there.spawn("main/w1", "main/w2")
     first, other = program.wait("main/w1"), program.wait("main/w2")
@@ -210,7 +210,7 @@ async def test_results_are_called_for_when_the_line_is_lost(program: Program) ->
     assert (await first).summary == "main/w1"
 
 
-async def test_a_refusal_of_a_restarted_supervisor_means_nothing(program: Program) -> None:
+async def test_refusal_of_a_restarted_supervisor_means_nothing(program: Program) -> None:
     """Its trees are not open yet; the call repeats the question when they are."""
     program.there.incarnation = "second"
     awaited = program.wait("main/w1")

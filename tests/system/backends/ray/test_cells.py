@@ -95,7 +95,7 @@ def test_results_are_of_the_types_a_cell_defines(kernel: Kernel) -> None:
 
 
 @pytest.mark.covers("C13")
-def test_a_tool_and_all_it_uses_come_from_cells(kernel: Kernel) -> None:
+def test_tool_and_all_it_uses_come_from_cells(kernel: Kernel) -> None:
     """Class, parameters, enum, nested types, functions and constants; called by model, program and Worker."""
     kernel.run(
         """
@@ -154,7 +154,7 @@ def test_a_tool_and_all_it_uses_come_from_cells(kernel: Kernel) -> None:
     assert shown == ["main/w1: 100 up", "main/b1: 100 up", "main: 1 down", "ValidationErrorTrue"]
 
 
-def test_a_function_tool_takes_types_of_a_cell(kernel: Kernel) -> None:
+def test_function_tool_takes_types_of_a_cell(kernel: Kernel) -> None:
     """The signature's model, TypedDict and enum are made of the arguments where the tool runs."""
     shown = kernel.value(
         """
@@ -190,7 +190,7 @@ def test_a_function_tool_takes_types_of_a_cell(kernel: Kernel) -> None:
     assert shown == {"at": 4, "style": {"bold": True}}
 
 
-def test_a_function_tool_takes_a_dataclass_of_a_cell(kernel: Kernel) -> None:
+def test_function_tool_takes_a_dataclass_of_a_cell(kernel: Kernel) -> None:
     """With and without defaults."""
     shown = kernel.value(
         """
@@ -216,7 +216,7 @@ def test_a_function_tool_takes_a_dataclass_of_a_cell(kernel: Kernel) -> None:
     assert shown == {"x": 5, "y": 0}
 
 
-def test_a_tool_sees_the_variables_as_they_were_when_its_tree_opened(kernel: Kernel) -> None:
+def test_tool_sees_the_variables_as_they_were_when_its_tree_opened(kernel: Kernel) -> None:
     """A cell run later reaches the next tree, not this one; what a tool changes, it changes for itself."""
     kernel.run(
         """
@@ -266,7 +266,7 @@ def part() -> str:
 """
 
 
-def test_a_cell_run_again_defines_the_tool_of_the_next_tree(kernel: Kernel) -> None:
+def test_cell_run_again_defines_the_tool_of_the_next_tree(kernel: Kernel) -> None:
     """Same names, other bodies: an open tree keeps its own, a new one has the new, also on the same hosts."""
     kernel.run("class Whom(BaseModel):\n    name: str = 'you'")
     said = []
@@ -302,7 +302,7 @@ def test_a_cell_run_again_defines_the_tool_of_the_next_tree(kernel: Kernel) -> N
         pytest.param("lines = (line for line in 'ab')", "generator", marks=pytest.mark.long),
     ],
 )
-def test_a_tool_that_cannot_travel_is_refused_by_its_name(kernel: Kernel, holds: str, named: str) -> None:
+def test_tool_that_cannot_travel_is_refused_by_its_name(kernel: Kernel, holds: str, named: str) -> None:
     """Whatever it holds: the error names the tool, the reason and the way out, and nothing is left open."""
     name = holds.partition(" ")[0]
     kernel.run(
@@ -343,7 +343,7 @@ def test_a_tool_that_cannot_travel_is_refused_by_its_name(kernel: Kernel, holds:
     assert told == [True, "done"]
 
 
-def test_a_model_that_cannot_travel_is_refused_too(kernel: Kernel) -> None:
+def test_model_that_cannot_travel_is_refused_too(kernel: Kernel) -> None:
     """Of either sort; the tools are not blamed."""
     kernel.run(
         """
@@ -362,7 +362,7 @@ def test_a_model_that_cannot_travel_is_refused_too(kernel: Kernel) -> None:
             kernel.run(f"await opened({model}).start()")
 
 
-def test_a_tool_that_does_not_arrive_fails_its_session_by_type(kernel: Kernel) -> None:
+def test_tool_that_does_not_arrive_fails_its_session_by_type(kernel: Kernel) -> None:
     """It was packed, and can't be opened elsewhere: the error says so; other trees go on."""
     told = kernel.value(
         """
@@ -515,7 +515,7 @@ def test_requests_are_answered_by_what_cells_define(kernel: Kernel) -> None:
     assert kernel.value("seen") == ["yes", "no"] * 2
 
 
-def test_a_sync_tree_of_a_cell_asks_at_the_keyboard(kernel: Kernel) -> None:
+def test_sync_tree_of_a_cell_asks_at_the_keyboard(kernel: Kernel) -> None:
     """The cell blocks the loop, is asked by ``input()``, and streams; the async trees go on afterwards."""
     kernel.run(
         """
@@ -579,7 +579,7 @@ def test_progress_of_a_tool_is_seen_while_it_runs(kernel: Kernel) -> None:
     assert told == [{"watching": "main/w1"}]
 
 
-def test_an_approver_named_in_main_is_passed_over(kernel: Kernel) -> None:
+def test_approver_named_in_main_is_passed_over(kernel: Kernel) -> None:
     """Functions by name are imported where sessions run, and cells are not there: the next one is asked."""
     told = kernel.value(
         """

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from sessiontree.backends.ray.engine import engine_home
-from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.engine import RayConnection
 from sessiontree.backends.ray.engine.engine_settings import SYSTEM_CONFIG
 from sessiontree.contracts.errors import SessionTreeError
 
@@ -169,7 +169,7 @@ def is_watcher(process: engine_home.Process) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.long
-async def test_a_stopped_program_goes_on_where_it_was() -> None:
+async def test_stopped_program_goes_on_where_it_was() -> None:
     """SIGSTOP of every process, SIGCONT later: calls go on, and no actor was started again."""
     async with program("wait") as running:
         await line(running)
@@ -204,7 +204,7 @@ async def ask(running: Process) -> dict[str, Any]:
     ],
 )
 @pytest.mark.long
-async def test_a_raylet_that_is_silent_for_long_is_not_given_up(
+async def test_raylet_that_is_silent_for_long_is_not_given_up(
     failures: int, count: int | None, tmp_path: Path, short_path: Path
 ) -> None:
     """Stopped alone for three times what Ray allows, all scaled down: the engine's number is enough."""
@@ -270,9 +270,7 @@ async def test_engines_of_a_process_share_a_ray_that_no_other_process_meets() ->
 
 @pytest.mark.covers("C14")
 @pytest.mark.slow
-async def test_a_ray_of_the_programs_own_is_joined_and_left_as_it_was(
-    tmp_path: Path, short_path: Path
-) -> None:
+async def test_ray_of_the_programs_own_is_joined_and_left_as_it_was(tmp_path: Path, short_path: Path) -> None:
     """Never a second ``ray.init``; closing ends nothing; later a private one works, and the own one again."""
     async with program(
         "join", HOME=str(tmp_path), OWN_RAY=str(short_path / engine_home.RAY_FOLDER)
@@ -296,7 +294,7 @@ async def test_a_ray_of_the_programs_own_is_joined_and_left_as_it_was(
 
 
 @pytest.mark.slow
-async def test_an_address_where_nobody_answers_is_refused_and_leaves_the_process_free() -> None:
+async def test_address_where_nobody_answers_is_refused_and_leaves_the_process_free() -> None:
     """Named with what to do next, at once; asking again gives the same answer, not a stuck start."""
     async with program("nobody") as running:
         told = await line(running)
@@ -305,14 +303,14 @@ async def test_an_address_where_nobody_answers_is_refused_and_leaves_the_process
     assert all("no Ray answers at address '127.0.0.1:9'" in refusal for refusal in told["refused"])
 
 
-def test_an_engine_that_is_not_started_says_so() -> None:
+def test_engine_that_is_not_started_says_so() -> None:
     """Its node is asked for too early: a typed error names the next step."""
     with pytest.raises(SessionTreeError, match=r"await engine\.start\(\) first"):
-        _ = Engine().node_id
+        _ = RayConnection().node_id
 
 
 async def test_closing_an_engine_that_never_started_is_nothing() -> None:
     """Close is idempotent and may come first."""
-    engine = Engine()
+    engine = RayConnection()
     await engine.close()
     await engine.close()

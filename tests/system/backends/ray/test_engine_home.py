@@ -98,7 +98,7 @@ def test_ending_takes_descendants_that_show_nothing_and_leaves_the_rest(home: Pa
         assert engine_home.find_process(bystander.pid) == bystander
 
 
-def test_a_directory_is_private_and_short(home: Path) -> None:
+def test_directory_is_private_and_short(home: Path) -> None:
     """Mode 0700; sockets of Ray beneath it fit into 107 bytes."""
     assert home.stat().st_mode & 0o7777 == 0o700
     longest = (
@@ -107,7 +107,7 @@ def test_a_directory_is_private_and_short(home: Path) -> None:
     assert len(os.fsencode(longest)) <= 107
 
 
-def test_a_living_owner_keeps_its_directory(home: Path) -> None:
+def test_living_owner_keeps_its_directory(home: Path) -> None:
     """Neither sweeping nor a watcher that errs takes it away."""
     assert engine_home.is_owner_alive(home)
     assert home not in engine_home.sweep()
@@ -116,7 +116,7 @@ def test_a_living_owner_keeps_its_directory(home: Path) -> None:
 
 
 @pytest.mark.parametrize("started", [0, 1])
-def test_an_owner_whose_number_went_to_another_process_is_dead(home: Path, started: int) -> None:
+def test_owner_whose_number_went_to_another_process_is_dead(home: Path, started: int) -> None:
     """The id alone says nothing: this process has it, and began at another time."""
     namespace = (home / engine_home.OWNER).read_text().split()[2]
     (home / engine_home.OWNER).write_text(f"{os.getpid()} {started} {namespace}\n")
@@ -136,7 +136,7 @@ def test_in_another_world_of_process_ids_the_lock_decides(home: Path) -> None:
 
 
 @pytest.mark.parametrize("is_begun", [False, True], ids=["no owner", "empty owner"])
-def test_a_directory_that_is_just_being_made_is_let_be_and_an_old_one_is_not(is_begun: bool) -> None:
+def test_directory_that_is_just_being_made_is_let_be_and_an_old_one_is_not(is_begun: bool) -> None:
     """Without its owner's line a directory counts as living for a minute."""
     made = Path(tempfile.mkdtemp(prefix=engine_home.PREFIX))
     if is_begun:
@@ -212,7 +212,7 @@ def test_what_only_looks_like_a_directory_of_ours_is_not_swept(tmp_path: Path, k
 
 
 @pytest.mark.slow
-def test_the_watcher_stands_alone() -> None:
+def test_watcher_stands_alone() -> None:
     """It runs by its path without this package, and clears the directory of an owner that is dead."""
     home, lock = engine_home.make_home()
     os.close(lock)

@@ -107,7 +107,7 @@ def child() -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "1000"])
 
 
-def test_a_watch_ends_with_the_first_of_its_servers() -> None:
+def test_watch_ends_with_the_first_of_its_servers() -> None:
     """The other one lives on."""
     first, second = child(), child()
     watch = EngineWatch([Server("gcs_server", first.pid), Server("raylet", second.pid)])
@@ -120,7 +120,7 @@ def test_a_watch_ends_with_the_first_of_its_servers() -> None:
             each.wait()
 
 
-def test_a_watch_knows_of_a_server_that_ended_before() -> None:
+def test_watch_knows_of_a_server_that_ended_before() -> None:
     """Nothing is waited for."""
     gone = child()
     gone.kill()
@@ -128,7 +128,7 @@ def test_a_watch_knows_of_a_server_that_ended_before() -> None:
     assert EngineWatch([Server("raylet", gone.pid)]).wait() == f"its raylet (process {gone.pid}) ended"
 
 
-def test_a_watch_is_stopped_before_it_began_and_after_it_ended() -> None:
+def test_watch_is_stopped_before_it_began_and_after_it_ended() -> None:
     """It leaves no descriptor behind."""
     before = descriptors()
     watch = EngineWatch([])
@@ -144,7 +144,7 @@ def descriptors() -> int:
 
 
 @pytest.mark.slow
-def test_a_gcs_that_answers_nobody_is_lost_within_the_time() -> None:
+def test_gcs_that_answers_nobody_is_lost_within_the_time() -> None:
     """One that answers is not; a single refusal is forgiven. With the usual times everybody knows in time."""
     assert TOLD_S > MAX_REFUSALS * (PROBE_EVERY_S + PROBE_S)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -159,7 +159,7 @@ def test_a_gcs_that_answers_nobody_is_lost_within_the_time() -> None:
     watch.stop()
 
 
-def test_a_joined_watch_that_is_stopped_tells_nobody() -> None:
+def test_joined_watch_that_is_stopped_tells_nobody() -> None:
     """Its future is cancelled."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         watch = JoinedWatch([], f"127.0.0.1:{listening.getsockname()[1]}")
@@ -210,7 +210,7 @@ async def report(supervisor: SupervisorApi) -> SessionReport:
     return await supervisor.report("tree", "main")
 
 
-async def test_a_lost_line_fails_who_waits_and_who_asks_later() -> None:
+async def test_lost_line_fails_who_waits_and_who_asks_later() -> None:
     """Each gets an error of its own; who was cancelled before stays cancelled."""
     line = SupervisorClient(Unheard(), "key", lambda: True)
     await line.begin()
@@ -230,7 +230,7 @@ async def test_a_lost_line_fails_who_waits_and_who_asks_later() -> None:
     line.closed()
 
 
-async def test_a_plain_question_under_way_fails_with_the_line() -> None:
+async def test_plain_question_under_way_fails_with_the_line() -> None:
     """It waits in a thread here; in a program it would hold up the loop."""
     line = SupervisorClient(Unheard(), "key", lambda: True)
     await line.begin()
@@ -241,7 +241,7 @@ async def test_a_plain_question_under_way_fails_with_the_line() -> None:
         await asyncio.wait_for(asking, PATIENCE_S)
 
 
-async def test_a_plain_question_does_not_wait_for_a_dead_supervisor() -> None:
+async def test_plain_question_does_not_wait_for_a_dead_supervisor() -> None:
     """It says at once that the supervisor starts again, though that takes long."""
     process = child()
     line = SupervisorClient(Unheard(process.pid), "key", lambda: True)

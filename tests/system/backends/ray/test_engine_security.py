@@ -27,7 +27,7 @@ from sessiontree.backends.ray.engine.engine_security import (
         (socket.AF_INET6, "::ffff:127.0.0.1", "127.0.0.1"),
     ],
 )
-def test_a_listening_socket_is_found_with_address_port_and_process(
+def test_listening_socket_is_found_with_address_port_and_process(
     family: socket.AddressFamily, address: str, told: str
 ) -> None:
     """Both families, their bytes in the right order; gone when closed."""
@@ -45,7 +45,7 @@ def test_a_listening_socket_is_found_with_address_port_and_process(
     assert port not in [listener.port for listener in find_listeners([os.getpid()])]
 
 
-def test_a_connected_socket_is_no_listener() -> None:
+def test_connected_socket_is_no_listener() -> None:
     """Only what takes connections counts."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

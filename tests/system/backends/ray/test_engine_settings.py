@@ -59,7 +59,7 @@ def test_options_that_fit_pass(options: RayOptions) -> None:
         (RayOptions(), RayOptions(insecure=True)),
     ],
 )
-def test_an_engine_does_not_share_what_it_did_not_ask_for(options: RayOptions, running: RayOptions) -> None:
+def test_engine_does_not_share_what_it_did_not_ask_for(options: RayOptions, running: RayOptions) -> None:
     """Another cluster, another size, no authentication: refused, never silently different."""
     with pytest.raises(ConfigError):
         options.check_joins(running)
@@ -74,7 +74,7 @@ def test_an_engine_does_not_share_what_it_did_not_ask_for(options: RayOptions, r
         (RayOptions(insecure=True), RayOptions()),
     ],
 )
-def test_an_engine_shares_what_fulfils_its_wishes(options: RayOptions, running: RayOptions) -> None:
+def test_engine_shares_what_fulfils_its_wishes(options: RayOptions, running: RayOptions) -> None:
     """Who asks for nothing special takes what is there."""
     options.check_joins(running)
 
@@ -104,7 +104,7 @@ def test_variables_come_back_whatever_happens(monkeypatch: pytest.MonkeyPatch, t
     assert dict(os.environ) == before
 
 
-def test_a_token_is_never_the_same_and_in_no_file(tmp_path: Path) -> None:
+def test_token_is_never_the_same_and_in_no_file(tmp_path: Path) -> None:
     """256 fresh bits each time, handed down in the environment of Ray's processes alone."""
     tokens = {build_environment(tmp_path / "mark", insecure=False)["RAY_AUTH_TOKEN"] for _ in range(8)}
     assert len(tokens) == 8
@@ -135,7 +135,7 @@ def test_servers_get_what_is_harmless_and_the_gateway_the_rest() -> None:
     assert "RAY_NODE_ID" in select_for_servers(keys), "a key that nobody holds any more is a text like others"
 
 
-def test_a_silent_raylet_is_given_time() -> None:
+def test_silent_raylet_is_given_time() -> None:
     """Failures times period and time-out come to minutes, where Ray's own come to 65 s."""
     silence_ms = SYSTEM_CONFIG["health_check_period_ms"] + SYSTEM_CONFIG["health_check_timeout_ms"]
     assert SYSTEM_CONFIG["health_check_failure_threshold"] * silence_ms >= MAX_S * 1000
@@ -152,6 +152,6 @@ def test_a_silent_raylet_is_given_time() -> None:
         ("192.0.2.1", True),
     ],
 )
-def test_a_listener_is_open_unless_it_is_bound_to_the_loopback(address: str, is_open: bool) -> None:
+def test_listener_is_open_unless_it_is_bound_to_the_loopback(address: str, is_open: bool) -> None:
     """All interfaces count as open, and so does one that others can reach."""
     assert Listener(address, 1, 1, "raylet").is_open is is_open

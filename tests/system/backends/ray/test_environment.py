@@ -122,7 +122,7 @@ print(sorted(w.decode() for w in Path("/proc/self/environ").read_bytes().split(b
         (["BA", "BA"], ["A", "LAST"], ["A=secret", "BA=", "LAST=secret"]),
     ],
 )
-def test_a_forgotten_variable_is_shown_by_nobody(names: Sequence[str], left: Any, shown: Any) -> None:
+def test_forgotten_variable_is_shown_by_nobody(names: Sequence[str], left: Any, shown: Any) -> None:
     """Wherever it is: first, last, behind one whose name ends like its own."""
     done = subprocess.run(
         [sys.executable, "-c", FORGET, *names],

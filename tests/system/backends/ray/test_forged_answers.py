@@ -93,7 +93,7 @@ def launch() -> str:
         pytest.param(AS_A_DAEMON, id="as a daemon"),
     ],
 )
-async def test_a_worker_can_t_answer_for_a_person(ray_runtime: Runtime, tmp_path: Path, program: str) -> None:
+async def test_worker_can_t_answer_for_a_person(ray_runtime: Runtime, tmp_path: Path, program: str) -> None:
     """DOR2: three lines in a Worker's tool got a yes that was in the journal as a person's."""
     state_dir = str(ray_runtime.journal_dir)
     model = ScriptedModel(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.engine import RayConnection
 from sessiontree.runtime.scheduling.pool import PoolSize
 
 
@@ -33,5 +33,5 @@ def test_pools_follow_the_cpus_that_ray_counts(
 ) -> None:
     """In a container of four CPUs on a machine of 64, 64 hosts would take each other's time and memory."""
     backend = RayBackend(tmp_path, slots=slots, sharing=sharing, enforcement="best_effort")
-    monkeypatch.setattr(Engine, "core_count", cores)
+    monkeypatch.setattr(RayConnection, "core_count", cores)
     assert backend._launch.pool() == expected

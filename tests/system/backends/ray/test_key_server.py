@@ -75,7 +75,7 @@ def test_only_the_gateway_gets_keys(tmp_path: Path) -> None:
                 fetch_key(path, reference, "")
 
 
-def test_a_key_with_a_name_is_read_where_the_program_is(tmp_path: Path) -> None:
+def test_key_with_a_name_is_read_where_the_program_is(tmp_path: Path) -> None:
     """The program on another node holds no key: it reads the name's place, for the gateway alone."""
     file = tmp_path / "key"
     file.write_text("sk-in-a-file\n")
@@ -117,7 +117,7 @@ def test_only_memory_gets_storage_options(tmp_path: Path) -> None:
                 fetch_options(path)
 
 
-def test_a_supervisor_that_is_gone_gives_nothing_away(tmp_path: Path) -> None:
+def test_supervisor_that_is_gone_gives_nothing_away(tmp_path: Path) -> None:
     """While nobody knows who asks the answer is no; the server answers the next one."""
     asked: list[int] = []
 

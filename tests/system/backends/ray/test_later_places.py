@@ -42,7 +42,7 @@ def add_skill(folder: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.covers("JAIL5")
-async def test_a_worker_reads_what_was_made_after_its_host_was_confined(
+async def test_worker_reads_what_was_made_after_its_host_was_confined(
     tmp_path: Path, ray_runtime: Runtime
 ) -> None:
     """State is next to the workspaces, so every directory made there later is closed to a host that runs."""

@@ -178,7 +178,7 @@ def own_library() -> str:
     return f"{len(importlib.import_module('pyarrow').array([1, 2]))} {gc.isenabled()} {absent} {used}"
 
 
-async def test_a_tool_may_import_what_its_process_started_without(runtime: Runtime, tmp_path: Path) -> None:
+async def test_tool_may_import_what_its_process_started_without(runtime: Runtime, tmp_path: Path) -> None:
     """A host starts without what it does not need and collects no garbage; a tool finds both as usual.
 
     Not in the run's own runtime: what its tool loads stays in the host, and other tests look for that.
@@ -191,7 +191,7 @@ async def test_a_tool_may_import_what_its_process_started_without(runtime: Runti
 
 
 @pytest.mark.covers("A33")
-async def test_a_worker_searches_and_other_grants_open_nothing(ray_runtime: Runtime, tmp_path: Path) -> None:
+async def test_worker_searches_and_other_grants_open_nothing(ray_runtime: Runtime, tmp_path: Path) -> None:
     """A Worker's own grant finds; to write, forged, or of an ended session, a grant opens nothing."""
     async with SessionTree(tmp_path, model=FunctionModel(obey), tools=TOOLS, runtime=ray_runtime) as tree:
         await tree.main.call("memory_store", {"text": "planted before", "source": "src/a.py"})
@@ -207,7 +207,7 @@ async def test_a_worker_searches_and_other_grants_open_nothing(ray_runtime: Runt
         assert [hit["session"] for hit in found["details"]["hits"]] == ["main"]
 
 
-async def test_a_store_elsewhere_is_hidden_from_workers(tmp_path: Path) -> None:
+async def test_store_elsewhere_is_hidden_from_workers(tmp_path: Path) -> None:
     """A Worker's process can't look into it, wherever the owner put it."""
     workspace, kept = tmp_path / "workspace", tmp_path.with_name(f"{tmp_path.name}-kept")
     place = kept / "memory"
@@ -281,9 +281,7 @@ async def kill_until(done: asyncio.Future[Any], runtime: Runtime) -> None:
 
 
 @pytest.mark.long
-async def test_a_memory_that_is_killed_each_time_fails_the_call_alone(
-    runtime: Runtime, tmp_path: Path
-) -> None:
+async def test_memory_that_is_killed_each_time_fails_the_call_alone(runtime: Runtime, tmp_path: Path) -> None:
     """The tool says why; the tree goes on, and so does memory once it is left alone."""
     async with SessionTree(tmp_path, model=FunctionModel(obey), runtime=runtime) as tree:
         await tree.main.call("memory_store", {"text": "the sky is up"})

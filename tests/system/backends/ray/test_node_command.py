@@ -35,7 +35,7 @@ async def test_input_waits_for_the_start(tmp_path: Path) -> None:
 
 @pytest.mark.covers("S52")
 @pytest.mark.parametrize("at_once", [False, True])
-async def test_a_command_is_stopped(tmp_path: Path, at_once: bool) -> None:
+async def test_command_is_stopped(tmp_path: Path, at_once: bool) -> None:
     """It is asked to end, or killed; what it says last is kept."""
     actor = NodeCommand()
     await actor.begin(order("trap 'echo bye; exit' TERM; echo up; while :; do sleep 0.01; done", tmp_path))

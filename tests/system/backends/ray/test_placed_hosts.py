@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.exceptions import RayActorError
 
-from sessiontree.backends.ray.client.local_line import LineListener
 from sessiontree.backends.ray.client.serialization import dump_value, load_value
+from sessiontree.backends.ray.client.socket_rpc import LineListener
 from sessiontree.backends.ray.hosts.placed_hosts import UNFIT_S, HostOrder, PlacedPools, PlacedTransport
 from sessiontree.backends.ray.hosts.placed_nodes import NodePlace, TreePlaces
 from sessiontree.contracts.settings.placement import NODE_LABEL, Placement, Placements
@@ -24,7 +24,7 @@ from sessiontree.runtime.timing.clock import read_monotonic_ms
 from sessiontree.runtime.transport.frames import Hello
 from sessiontree.runtime.transport.link import HostLost
 from sessiontree.workspace.identity import DirectoryView, look_at_directory
-from tests.system.backends.ray.test_local_line import Remote
+from tests.system.backends.ray.test_socket_rpc import Remote
 
 NODES = st.sets(st.sampled_from("abcd"), min_size=1)
 Choose = Callable[[PlacedPools, str], set[str]]

@@ -9,7 +9,7 @@ import pytest
 from ray.exceptions import RayActorError
 
 from sessiontree import ConfigError
-from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.engine import RayConnection
 from sessiontree.backends.ray.hosts.node_agent import NodeFacts
 from sessiontree.backends.ray.hosts.placed_hosts import PlacedPools
 from sessiontree.backends.ray.hosts.placed_nodes import NodePlace, PlacedNodes
@@ -32,7 +32,7 @@ class SeenNodes(PlacedNodes):
     def __init__(self) -> None:
         placements = Placements.from_given({"branch": {}})
         assert placements is not None
-        super().__init__(placements, Engine(None, None, False), "best_effort")
+        super().__init__(placements, RayConnection(None, None, False), "best_effort")
 
         self.refused: set[tuple[str, Path]] = set()
         """Nodes with the workspaces that are not there."""

@@ -186,7 +186,7 @@ def found_in(printed: str) -> set[str]:
     ids=["script", "code", "module", "interactive"],
 )
 @pytest.mark.parametrize("backend", ["local", "ray"])
-def test_a_program_imports_no_plant(
+def test_program_imports_no_plant(
     ground: Ground, words: list[str], typed: str, weeded: tuple[str, ...]
 ) -> None:
     """However Python is started, neither the program nor a process of its tree runs a planted module."""
@@ -230,7 +230,7 @@ def test_commands_import_no_plant(
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_the_product_works_in_a_checkout_of_what_it_needs(tmp_path: Path) -> None:
+def test_product_works_in_a_checkout_of_what_it_needs(tmp_path: Path) -> None:
     """Whoever works on pydantic, httpx or numpy itself has their packages at the workspace's root."""
     ground = Ground(tmp_path, "ray")
     ground.weed(*NAMES)

@@ -85,7 +85,7 @@ def test_links_of_a_loaded_module_are_resolved_once(
     copies.close()
 
 
-def test_an_installation_is_noticed_by_the_next_copy(
+def test_installation_is_noticed_by_the_next_copy(
     tmp_path: Path, own_module: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A module of the program with the same name is refused from then on."""

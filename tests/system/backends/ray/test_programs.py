@@ -116,7 +116,7 @@ async def test_nothing_is_left_of_a_program_that_ends(
 
 
 @pytest.mark.slow
-async def test_a_killed_program_leaves_nothing_but_a_tree_that_goes_on(
+async def test_killed_program_leaves_nothing_but_a_tree_that_goes_on(
     tmp_path: Path, ray_runtime: Runtime
 ) -> None:
     """SIGKILL: what it ran is gone; taken up elsewhere all come home, and no effect is repeated."""

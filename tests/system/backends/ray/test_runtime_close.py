@@ -54,7 +54,7 @@ asyncio.run(main())
 
 
 @pytest.mark.long
-def test_a_runtime_closed_twice_at_once_under_its_tree(tmp_path: Path) -> None:
+def test_runtime_closed_twice_at_once_under_its_tree(tmp_path: Path) -> None:
     """Who waits is informed, nothing starts another Ray, and Ray's end does not end the program."""
     (tmp_path / "workspace").mkdir()
     done = subprocess.run(

@@ -233,7 +233,7 @@ def run(script: Path, place: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_script_run_from_elsewhere_brings_all_it_defines(tmp_path: Path) -> None:
+def test_script_run_from_elsewhere_brings_all_it_defines(tmp_path: Path) -> None:
     """``python script.py``: classes of ``__main__``, a module next to it, approvers and errors of both."""
     folder = tmp_path / "somewhere"
     folder.mkdir()
@@ -255,7 +255,7 @@ def test_a_script_run_from_elsewhere_brings_all_it_defines(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_tool_that_cannot_travel_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_tool_that_cannot_travel_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """The error says what to do; no thread, no process and no directory is there; in this process it runs."""
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(STAYS))

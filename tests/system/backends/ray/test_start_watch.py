@@ -27,10 +27,10 @@ from sessiontree.backends.ray.hosts.process_start import (
     MAX_STARTS,
     MAX_TOLD,
     MAX_UNSEEN_S,
+    ActorRestarter,
     FailedStarts,
-    RestartKeeper,
-    StartPace,
-    StartWatch,
+    StartMonitor,
+    StartTimeout,
     end_started,
 )
 from sessiontree.backends.ray.supervisor_launch import _give_up
@@ -100,12 +100,12 @@ def comes_true(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def watch_of(path: Path, clock: Clock | None = None, pace: StartPace | None = None) -> StartWatch:
+def watch_of(path: Path, clock: Clock | None = None, pace: StartTimeout | None = None) -> StartMonitor:
     """Return a watch of what this process starts."""
-    return StartWatch(path, os.getpid(), pace or StartPace(1.0), clock or Clock())
+    return StartMonitor(path, os.getpid(), pace or StartTimeout(1.0), clock or Clock())
 
 
-def test_a_process_is_seen_before_the_launcher_begins(
+def test_process_is_seen_before_the_launcher_begins(
     tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     """The raylet's child that has the note's path among its words, and no other child of it."""
@@ -121,7 +121,7 @@ def test_a_process_is_seen_before_the_launcher_begins(
     assert watch.look() == f"its process ({own.pid}) ended while it started"
 
 
-def test_a_noted_process_counts_until_ray_knows_it(
+def test_noted_process_counts_until_ray_knows_it(
     tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     """Ray gives a process a name before it knows it, and another when it has become an actor."""
@@ -144,7 +144,7 @@ def test_a_noted_process_counts_until_ray_knows_it(
     assert watch.running is None
 
 
-def test_a_line_half_written_is_no_process_yet(
+def test_line_half_written_is_no_process_yet(
     tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     """Nor does it hide the one that was there before."""
@@ -159,9 +159,9 @@ def test_a_line_half_written_is_no_process_yet(
     assert watch.look() is None
 
 
-def test_a_start_without_a_process_fails(tmp_path: Path) -> None:
+def test_start_without_a_process_fails(tmp_path: Path) -> None:
     """After the pace's time: each time twice as long, and the longer the more start at once."""
-    clock, pace = Clock(), StartPace(1.0)
+    clock, pace = Clock(), StartTimeout(1.0)
     first, second = (watch_of(tmp_path / f"starts-{name}-5678", clock, pace) for name in ("first", "second"))
     clock.s = 1.9
     assert (first.look(), second.look()) == (None, None)
@@ -183,7 +183,7 @@ def test_one_that_comes_to_something_sets_the_pace(
     tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     """The first may take longer, when Ray itself has just begun; and who is forgotten holds nobody up."""
-    pace = StartPace(1.0, 10.0)
+    pace = StartTimeout(1.0, 10.0)
     watch = watch_of(tmp_path / "starts-x-1234", pace=pace)
     assert pace.limit_s() == 10.0
     watch_of(tmp_path / "starts-other-5678", pace=pace)
@@ -210,15 +210,15 @@ class Told:
         self.given_up.append((failures, reason))
         self.over.set()
 
-    def keeper(self, watch: StartWatch) -> RestartKeeper:
+    def keeper(self, watch: StartMonitor) -> ActorRestarter:
         """Return a keeper that tells it everything."""
-        return RestartKeeper(watch, self.asked, self.reasons.append, self.gave_up)
+        return ActorRestarter(watch, self.asked, self.reasons.append, self.gave_up)
 
 
 def test_what_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
     """Five times in a row; each is reported."""
     told = Told()
-    keeper = told.keeper(StartWatch(tmp_path / "starts-x-1234", None, StartPace(0.001)))
+    keeper = told.keeper(StartMonitor(tmp_path / "starts-x-1234", None, StartTimeout(0.001)))
     assert told.over.wait(PATIENCE_S)
     keeper.stop()
     assert told.again == MAX_STARTS - 1
@@ -231,12 +231,12 @@ def _was_begun(told: Told, times: int) -> bool:
     return told.again >= times
 
 
-def test_a_death_is_noticed_within_a_second(
+def test_death_is_noticed_within_a_second(
     tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     """And started again by Ray, as often as it comes to serve in between."""
     note, told = tmp_path / "starts-x-1234", Told()
-    watch = StartWatch(note, os.getpid(), StartPace(PATIENCE_S))
+    watch = StartMonitor(note, os.getpid(), StartTimeout(PATIENCE_S))
     keeper = told.keeper(watch)
     assert LOOK_S < NOTICED_S
     for round_no in range(MAX_STARTS + 1):

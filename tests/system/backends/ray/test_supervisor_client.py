@@ -13,8 +13,8 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from sessiontree import SessionClosed, SessionTreeError, TreeNotFound
-from sessiontree.backends.ray.client.local_line import LINES_SOCKET, LineListener, LocalLine
 from sessiontree.backends.ray.client.serialization import dump_value, load_value
+from sessiontree.backends.ray.client.socket_rpc import LINES_SOCKET, LineListener, SocketRpc
 from sessiontree.backends.ray.client.supervisor_client import MAX_DEATHS, SupervisorClient
 from sessiontree.backends.ray.client.supervisor_reconnect import RESTART_S
 from sessiontree.contracts.errors import JournalCorrupt
@@ -141,7 +141,7 @@ async def test_nobody_hears_that_a_tree_is_gone_while_it_is_taken_up_again() -> 
         assert await second == "result of other"
 
 
-async def test_a_supervisor_lost_again_while_its_trees_are_taken_up_is_mended_again() -> None:
+async def test_supervisor_lost_again_while_its_trees_are_taken_up_is_mended_again() -> None:
     """No error of Ray reaches whoever asked."""
     supervisor = Supervisor()
     line = await line_to(supervisor, "one", "other")
@@ -158,7 +158,7 @@ async def test_a_supervisor_lost_again_while_its_trees_are_taken_up_is_mended_ag
         assert await answer_to(line.supervisor.result("one", "main")) == "result of one"
 
 
-async def test_a_tree_that_cannot_be_read_again_takes_no_other_with_it() -> None:
+async def test_tree_that_cannot_be_read_again_takes_no_other_with_it() -> None:
     """It says why it is gone; the others go on."""
     supervisor = Supervisor()
     line = await line_to(supervisor, "broken", "whole")
@@ -183,7 +183,7 @@ async def test_what_is_said_to_a_new_supervisor_is_counted_from_one() -> None:
     assert [number for name, number in supervisor.turns if name == supervisor.incarnation] == [1, 2]
 
 
-async def test_a_supervisor_that_ended_for_good_is_reported_and_not_waited_for() -> None:
+async def test_supervisor_that_ended_for_good_is_reported_and_not_waited_for() -> None:
     """Ray says of every call that it died: who waits hears of it."""
     supervisor = Supervisor()
     line = await line_to(supervisor, "one")
@@ -235,12 +235,12 @@ class Reached(Supervisor):
         self.calls: list[str] = []
         """What came as a call of the actor."""
         self.on_ask = self.calls.append
-        self.lines: list[LocalLine] = []
+        self.lines: list[SocketRpc] = []
         self.listener = LineListener(path)
         self.listener.admit(os.getpid(), self._made)
 
-    def _made(self) -> LocalLine:
-        self.lines.append(LocalLine({"ask": self._over_line}))
+    def _made(self) -> SocketRpc:
+        self.lines.append(SocketRpc({"ask": self._over_line}))
         return self.lines[-1]
 
     async def _over_line(
@@ -310,7 +310,7 @@ async def test_sessions_that_are_awaited_hold_no_call_of_the_actor(reached: Reac
     line.closed()
 
 
-async def test_a_broken_line_costs_no_answer(reached: Reached) -> None:
+async def test_broken_line_costs_no_answer(reached: Reached) -> None:
     """What waited over it is asked again as a call of the actor."""
     line = await client_of(reached)
     waiting: asyncio.Task[Any] = asyncio.create_task(line.supervisor.result("one", "main"))
@@ -326,7 +326,7 @@ async def test_a_broken_line_costs_no_answer(reached: Reached) -> None:
     line.closed()
 
 
-async def test_a_restarted_supervisor_is_reached_over_a_new_line(reached: Reached) -> None:
+async def test_restarted_supervisor_is_reached_over_a_new_line(reached: Reached) -> None:
     """Open trees are resumed first, and questions need no call of the actor after that."""
     line = await client_of(reached)
     reached.restart()

@@ -54,7 +54,7 @@ def read(tmp_path: Path, text: str) -> MatrixPlan:
         ('suites = ["a"]\n[settings]\nx = {keep = "some"}\n', "line 3: settings.x.keep: .*'failed', 'all'"),
     ],
 )  # fmt: skip
-def test_a_fault_of_the_file_names_its_line_and_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
+def test_fault_of_the_file_names_its_line_and_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
     """No run begins."""
     with pytest.raises(ConfigError, match=rf"adders\.toml: {said}"):
         read(tmp_path, text)
@@ -76,7 +76,7 @@ def test_cells_are_runs_of_their_own_in_one_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_matrix_runs_goes_on_and_has_one_page(tmp_path: Path) -> None:
+def test_matrix_runs_goes_on_and_has_one_page(tmp_path: Path) -> None:
     """A cell that is complete is not run again; the page links to each run's own."""
     found = read(tmp_path, FILE)
     said: list[str] = []
@@ -106,7 +106,7 @@ def test_a_matrix_runs_goes_on_and_has_one_page(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_run_that_can_not_begin_does_not_keep_the_others(tmp_path: Path) -> None:
+def test_run_that_can_not_begin_does_not_keep_the_others(tmp_path: Path) -> None:
     """The page says why; the exit code is 1; the same command goes on once the cause is mended."""
     found = read(tmp_path, f'suites = ["{SUITES}:none", "{SUITES}:small"]\nbackend = "local"\n')
     first, second = run_matrix(found, lambda _: None).cells
@@ -134,7 +134,7 @@ def test_one_cap_bounds_all_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [each.problem for each in report.cells] == ["", "", NO_MONEY, NO_MONEY]
 
 
-def test_a_page_without_results_says_what_has_not_begun(tmp_path: Path) -> None:
+def test_page_without_results_says_what_has_not_begun(tmp_path: Path) -> None:
     """It can be looked at before the first run has ended; a damaged ledger is reported."""
     found = read(tmp_path, FILE)
     broken = found.cells[0].run_dir

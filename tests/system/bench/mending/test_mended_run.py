@@ -22,7 +22,7 @@ def sorted_samples(text: str) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.covers("SUI12", "SUI13", "SUI14")
-def test_the_page_shows_what_the_commands_print(tmp_path: Path) -> None:
+def test_page_shows_what_the_commands_print(tmp_path: Path) -> None:
     """A run is mended from 91 % coverage to 100 %; its history says how."""
     shown = PAGE.read_text().partition(FENCE)[2].partition("```")[0]
     assert sorted_samples(transcript(tmp_path)) == sorted_samples(shown)

@@ -109,7 +109,7 @@ async def test_what_was_not_kept_changes_no_score(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_scorer_reads_the_facts_of_its_tree(tmp_path: Path) -> None:
+async def test_scorer_reads_the_facts_of_its_tree(tmp_path: Path) -> None:
     """Its transcript and events are there, and only chosen samples and scorers are judged."""
     run_dir = tmp_path / "run"
     await suite(2).run(run_dir, progress=Heard(), **LOCAL)

@@ -51,7 +51,7 @@ async def test_errors_are_solved_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_refused_retry_changes_nothing(tmp_path: Path) -> None:
+async def test_refused_retry_changes_nothing(tmp_path: Path) -> None:
     """With other code it is refused before a sample waits; unknown names are refused with what is near."""
     run_dir = tmp_path / "run"
     await suite(2).run(run_dir, backend="local", progress=Heard())

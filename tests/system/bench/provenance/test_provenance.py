@@ -73,7 +73,7 @@ def test_what_changes_while_it_is_used_does_not_count() -> None:
     assert digest_of_code(scorer) == before
 
 
-def test_the_module_tree_holds_what_a_suite_imports(tmp_path: Path) -> None:
+def test_module_tree_holds_what_a_suite_imports(tmp_path: Path) -> None:
     """Own files, also those that are imported late or relatively; no installed ones, and no comments."""
     (tmp_path / "package").mkdir()
     for name, text in {
@@ -156,7 +156,7 @@ def test_each_part_is_named(tmp_path: Path) -> None:
     assert changed(made_suite(tmp_path)) == ["template template"]
 
 
-def test_a_template_counts_by_names_and_contents(tmp_path: Path) -> None:
+def test_template_counts_by_names_and_contents(tmp_path: Path) -> None:
     """Not by times; a link counts by where it leads."""
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "a").write_text("one")
@@ -167,6 +167,6 @@ def test_a_template_counts_by_names_and_contents(tmp_path: Path) -> None:
     assert digest_of_template(tmp_path / "t") != before
 
 
-def test_a_folder_without_git_has_no_commit(tmp_path: Path) -> None:
+def test_folder_without_git_has_no_commit(tmp_path: Path) -> None:
     """It is not an error."""
     assert read_git_state(tmp_path) == {"git_commit": "", "git_dirty": None}

@@ -130,7 +130,7 @@ def test_several_runs_are_compared_with_the_first(tmp_path: Path) -> None:
         runs[0].compare_all(runs[1], runs[1])
 
 
-def test_the_commands_show_the_same(tmp_path: Path) -> None:
+def test_commands_show_the_same(tmp_path: Path) -> None:
     """``bench metrics`` and ``bench compare`` with three runs, for people and programs."""
     run = epochs(tmp_path)
     done = CliRunner().invoke(

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sessiontree import ConfigError, FunctionModel, Runtime, SessionTree, TreeNotFound, Usage
-from sessiontree.api.runtime.runtime import Sharing
+from sessiontree.api.runtime.runtime import SharedRuntimes
 from sessiontree.api.stored.journaled_trees import StoredFacts
 from sessiontree.bench import RunResults
 from sessiontree.bench.results.recorded_run import RecordedRun
@@ -234,7 +234,7 @@ async def test_events_of_another_node_are_fetched_when_an_attempt_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scored or not, they are there without the other node's disk; a damaged file is named."""
-    monkeypatch.setattr(Sharing, "find_journal", lambda sharing, tree_id: None)
+    monkeypatch.setattr(SharedRuntimes, "find_journal", lambda sharing, tree_id: None)
     results = await run_sums(tmp_path / "run")
     tree_ids = {str(each) for (each,) in RecordedRun(results.run_dir).rows("SELECT tree_id FROM attempts")}
     with StoredFacts(results.run_dir / "state") as stored:

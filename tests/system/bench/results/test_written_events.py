@@ -38,7 +38,7 @@ def test_events_of_another_node_are_found_without_its_journals(tmp_path: Path) -
             raise AssertionError("nobody has written it")
 
 
-def test_a_damaged_file_hides_no_other(tmp_path: Path) -> None:
+def test_damaged_file_hides_no_other(tmp_path: Path) -> None:
     """Its trees are listed as unreadable; those of the other file are there."""
     place = tmp_path / "run"
     suite(3).run_sync(place, backend="local", writes="events")

@@ -61,7 +61,7 @@ def restless(request: ModelRequest) -> AssistantMessage:
     return AssistantMessage((TextContent(request.messages[0].text),), usage=CENT)
 
 
-async def test_a_worker_without_a_provider_is_not_scored(tmp_path: Path) -> None:
+async def test_worker_without_a_provider_is_not_scored(tmp_path: Path) -> None:
     """Although the solver returned: the tree was lost, and the sample fails after its retries."""
     model = AsyncFunctionModel(unreachable, name="unreachable")
     found = await ended(suite(1, model=model, solver=delegate, tree=ONE_RETRY), tmp_path / "run", retries=0)
@@ -71,7 +71,7 @@ async def test_a_worker_without_a_provider_is_not_scored(tmp_path: Path) -> None
     assert "'main/w1': the model failed (2 attempts): no route to the provider" in error
 
 
-async def test_a_tree_that_reached_its_aim_in_spite_of_a_loss_is_scored(tmp_path: Path) -> None:
+async def test_tree_that_reached_its_aim_in_spite_of_a_loss_is_scored(tmp_path: Path) -> None:
     """The solver found another way."""
 
     async def otherwise(attempt: Attempt[str]) -> str:
@@ -114,7 +114,7 @@ LOSSES: dict[str, ModelError] = {
 @pytest.mark.parametrize("retries", [0, 1])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("solver", [catch, catch_and_close, delegate])
-async def test_a_loss_that_the_solver_keeps_to_itself_is_not_scored(
+async def test_loss_that_the_solver_keeps_to_itself_is_not_scored(
     tmp_path: Path, solver: Any, loss: str, retries: int
 ) -> None:
     """Whatever the solver does with it, and however often the provider was asked."""
@@ -129,7 +129,7 @@ async def test_a_loss_that_the_solver_keeps_to_itself_is_not_scored(
     assert rows(tmp_path / "run", "SELECT error_kind FROM attempts") == [("SessionFailed",)]
 
 
-async def test_a_loss_before_a_wrong_answer_is_not_scored(tmp_path: Path) -> None:
+async def test_loss_before_a_wrong_answer_is_not_scored(tmp_path: Path) -> None:
     """Without the loss the solver might have gone another way."""
     replies: list[str | Exception] = [LOSSES["unreachable"], "wrong"]
 
@@ -145,7 +145,7 @@ async def test_a_loss_before_a_wrong_answer_is_not_scored(tmp_path: Path) -> Non
     assert (found.scored, found.failed) == (0, 1)
 
 
-async def test_a_call_whose_result_was_lost_is_not_held_against_the_model(tmp_path: Path) -> None:
+async def test_call_whose_result_was_lost_is_not_held_against_the_model(tmp_path: Path) -> None:
     """Its host dies while it runs, so nobody knows what it did. The sample is tried again."""
     runtimes: list[LocalBackend] = []
 
@@ -223,7 +223,7 @@ async def test_words_of_a_loss_are_not_a_loss(tmp_path: Path, by: str) -> None:
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own", "cap"])
-async def test_a_worker_that_spends_the_money_is_told_from_a_wrong_answer(tmp_path: Path, own: bool) -> None:
+async def test_worker_that_spends_the_money_is_told_from_a_wrong_answer(tmp_path: Path, own: bool) -> None:
     """The suite's budget gives its status; the run's cap gives the sample back."""
     model = FunctionModel(restless, name="restless")
     budget = Budget(cost_usd=0.015) if own else None
@@ -237,7 +237,7 @@ async def test_a_worker_that_spends_the_money_is_told_from_a_wrong_answer(tmp_pa
         assert "larger maximum cost" in summary.why
 
 
-async def test_a_wrong_answer_that_quotes_a_loss_is_scored(tmp_path: Path) -> None:
+async def test_wrong_answer_that_quotes_a_loss_is_scored(tmp_path: Path) -> None:
     """What a model says is not a fact about the runtime."""
     words = "session 'main/w1' crashed: the model failed (3 attempts): budget.cost_usd of 'main' is 1"
     model = FunctionModel(lambda _: words, name="liar")
@@ -246,7 +246,7 @@ async def test_a_wrong_answer_that_quotes_a_loss_is_scored(tmp_path: Path) -> No
     assert rows(tmp_path / "run", "SELECT status FROM scores") == [("completed",)]
 
 
-async def test_a_sample_whose_model_said_nothing_is_shown_as_empty(tmp_path: Path) -> None:
+async def test_sample_whose_model_said_nothing_is_shown_as_empty(tmp_path: Path) -> None:
     """If it did not pass. The last reply counts, of Main or of the Branch that worked."""
 
     async def work(attempt: Attempt[str]) -> str:
@@ -277,7 +277,7 @@ async def test_a_sample_whose_model_said_nothing_is_shown_as_empty(tmp_path: Pat
 
 
 @pytest.mark.parametrize("where", ["tree", "solver", "own task", "scorer"])
-async def test_a_cancellation_by_the_suites_code_decides_nothing(tmp_path: Path, where: str) -> None:
+async def test_cancellation_by_the_suites_code_decides_nothing(tmp_path: Path, where: str) -> None:
     """The run goes on to its end, and other samples are scored as ever."""
 
     def cancel_in(place: str, attempt: Attempt[str]) -> None:
@@ -360,7 +360,7 @@ async def test_no_error_of_a_sample_ends_the_run(tmp_path: Path, where: str, how
     assert failure == ("scorer" if where == "scorer" else "solver")
 
 
-async def test_an_output_that_cannot_be_shown_is_stored(tmp_path: Path) -> None:
+async def test_output_that_cannot_be_shown_is_stored(tmp_path: Path) -> None:
     """With a text in its place; halves of characters become escapes."""
     outputs = {"s0": Unshown(), "s1": {"x": "bad \ud800", "y": "good \u00e9"}}
 
@@ -379,7 +379,7 @@ def passing(attempt: Attempt[Any]) -> Score:
     return Score(1.0)
 
 
-async def test_a_solver_that_closes_its_tree_has_an_error(tmp_path: Path) -> None:
+async def test_solver_that_closes_its_tree_has_an_error(tmp_path: Path) -> None:
     """Its sample is undecided, and the others go on."""
 
     async def closing(attempt: Attempt[str]) -> str:
@@ -392,7 +392,7 @@ async def test_a_solver_that_closes_its_tree_has_an_error(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("solver", [solve, delegate], ids=["main", "worker"])
-async def test_a_refused_key_scores_nothing(tmp_path: Path, solver: Any) -> None:
+async def test_refused_key_scores_nothing(tmp_path: Path, solver: Any) -> None:
     """The samples fail, and wait again where the same command allows more retries with a better key."""
 
     async def reply(request: ModelRequest) -> str:
@@ -418,7 +418,7 @@ async def test_another_error_of_a_model_decides_nothing(tmp_path: Path) -> None:
     assert (found.scored, found.undecided) == (0, 1)
 
 
-async def test_a_function_for_the_tree_has_the_time_limit(tmp_path: Path) -> None:
+async def test_function_for_the_tree_has_the_time_limit(tmp_path: Path) -> None:
     """One that waits for ever ends as a late solver does."""
 
     async def tree(attempt: Attempt[str]) -> dict[str, Any]:
@@ -434,7 +434,7 @@ async def yielding(attempt: Attempt[str]) -> AsyncIterator[str]:
     yield "x"
 
 
-def test_a_solver_that_yields_is_refused() -> None:
+def test_solver_that_yields_is_refused() -> None:
     """Before any sample is begun."""
     with pytest.raises(ConfigError, match="yields; return the output instead"):
         suite(1, solver=yielding)

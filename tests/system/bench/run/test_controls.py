@@ -50,7 +50,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.covers("SUI15")
-async def test_a_run_pauses_and_takes_settings_while_it_runs(
+async def test_run_pauses_and_takes_settings_while_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the command that pauses, nothing begins; what runs ends; then the new settings hold."""
@@ -125,7 +125,7 @@ def test_another_limit_of_errors_is_refused(given: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.covers("SUI15")
-async def test_a_run_of_errors_alone_stops(tmp_path: Path) -> None:
+async def test_run_of_errors_alone_stops(tmp_path: Path) -> None:
     """The rest waits, the same command stops at once, and another limit lets it go on."""
     run_dir, heard = tmp_path / "run", Heard()
     broken = suite(30, solver=raising)
@@ -192,7 +192,7 @@ async def test_other_code_is_refused_by_name_or_marked(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_an_emptied_ledger_is_not_begun_again(tmp_path: Path) -> None:
+async def test_emptied_ledger_is_not_begun_again(tmp_path: Path) -> None:
     """Its scores are gone, and nobody may take that for a new run."""
     await suite(1).run(tmp_path / "run", backend="local", progress=Heard())
     for name in ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"):

@@ -273,7 +273,7 @@ async def ended_attempt(ledger: Ledger, how: str) -> None:
         await ledger.give_back(lease, "cancelled", RETRIES, error=ConfigError("no key"))
 
 
-async def test_a_run_that_never_began_gives_its_place_to_another(tmp_path: Path) -> None:
+async def test_run_that_never_began_gives_its_place_to_another(tmp_path: Path) -> None:
     """Nothing of it is left, and its own program does not go on; a run that began, or may have, stays."""
     async with opened(tmp_path, "p", samples=2) as ledger, opened(tmp_path, "q") as other:
         await ended_attempt(ledger, "without a tree")
@@ -291,7 +291,7 @@ async def test_a_run_that_never_began_gives_its_place_to_another(tmp_path: Path)
 
 
 @pytest.mark.parametrize("limit", [2**63, object()], ids=["large", "object"])
-async def test_a_value_that_sqlite_refuses_ends_one_call_and_no_more(tmp_path: Path, limit: int) -> None:
+async def test_value_that_sqlite_refuses_ends_one_call_and_no_more(tmp_path: Path, limit: int) -> None:
     """Others that are committed with it are not concerned, and the thread goes on."""
     async with opened(tmp_path, "p") as ledger:
         calls = (ledger.tally(1), ledger.tally(1, limit), ledger.lease(1, 1))
@@ -303,7 +303,7 @@ async def test_a_value_that_sqlite_refuses_ends_one_call_and_no_more(tmp_path: P
         assert (await ledger.tally(1)).total == 1
 
 
-async def test_a_closed_ledger_refuses_work(tmp_path: Path) -> None:
+async def test_closed_ledger_refuses_work(tmp_path: Path) -> None:
     """A call to it ends with an error, and does not wait for its thread."""
     async with opened(tmp_path, "p") as ledger:
         pass

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from sessiontree.bench.ledger.ledger_rules import (
     BEAT_S,
     LEASE_S,
-    BeatWatch,
     CostCap,
     Ending,
+    HeartbeatMonitor,
     LedgerRules,
     SampleRow,
 )
@@ -41,7 +41,7 @@ class Program:
     """One program: what it believes to hold, and its clocks."""
 
     held: list[str] = field(default_factory=list)
-    watch: BeatWatch = field(default_factory=BeatWatch)
+    watch: HeartbeatMonitor = field(default_factory=HeartbeatMonitor)
     wall_s: float = 0.0
     """How far its wall clock is ahead."""
     beaten_s: float = 0.0
@@ -461,7 +461,7 @@ def test_planted_wall_clock_is_found() -> None:
         (CostCap(10, 2, 5), 4, 5, 0, "wait"),
     ],
 )
-def test_a_lease_reserves_its_part(
+def test_lease_reserves_its_part(
     cap: CostCap, spent: float, reserved: float, stopped: float, found: float | str
 ) -> None:
     """The suite's budget for a sample, or a share of what is left; never more than that."""

@@ -56,7 +56,7 @@ async def test_what_is_there_at_the_time_limit_is_scored(tmp_path: Path, on_limi
     assert rows(tmp_path / "run", STATUS) == [("s0", "timeout", passed)]
 
 
-async def test_the_last_output_at_the_time_limit_is_scored(tmp_path: Path) -> None:
+async def test_last_output_at_the_time_limit_is_scored(tmp_path: Path) -> None:
     """What Main said last, or what the solver had set."""
 
     async def talk(attempt: Attempt[str]) -> str:
@@ -75,7 +75,7 @@ async def test_the_last_output_at_the_time_limit_is_scored(tmp_path: Path) -> No
     assert answers == [("say 0",), ("its own",)]
 
 
-async def test_a_scorer_that_finds_nothing_at_the_limit_gives_0(tmp_path: Path) -> None:
+async def test_scorer_that_finds_nothing_at_the_limit_gives_0(tmp_path: Path) -> None:
     """It says what it missed; the sample is scored, and its status stays."""
 
     async def stay(attempt: Attempt[str]) -> str:
@@ -183,7 +183,7 @@ async def test_plain_functions_may_block(tmp_path: Path) -> None:
     assert running[1] > 1
 
 
-async def test_a_late_return_after_the_cancellation_is_late(tmp_path: Path) -> None:
+async def test_late_return_after_the_cancellation_is_late(tmp_path: Path) -> None:
     """A solver that swallows its cancellation and answers: the answer is scored, the status stays."""
 
     async def swallow(attempt: Attempt[str]) -> str:
@@ -198,7 +198,7 @@ async def test_a_late_return_after_the_cancellation_is_late(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("how", ["coroutine", "thread"])
-async def test_a_solver_that_never_ends_is_given_up(
+async def test_solver_that_never_ends_is_given_up(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a grace; the run comes to its end, and so does its event loop."""
@@ -224,7 +224,7 @@ async def test_a_solver_that_never_ends_is_given_up(
     may_end.set()
 
 
-async def test_a_spent_limit_of_retries_is_the_providers(tmp_path: Path) -> None:
+async def test_spent_limit_of_retries_is_the_providers(tmp_path: Path) -> None:
     """Time that passes while nobody answers is never a time-out of the sample."""
     script = [FakeReply("ok"), *[FakeReply(status=500)] * 2, FakeReply("say 0")]
     async with FakeProvider(script) as fake:

@@ -97,7 +97,7 @@ def test_objects_tell_a_program_everything() -> None:
     assert (found[3]["done"], found[3]["total"], found[3]["errors"]) == (1, 2, 1)
 
 
-def test_a_terminal_shows_a_bar_and_nothing_that_can_deceive() -> None:
+def test_terminal_shows_a_bar_and_nothing_that_can_deceive() -> None:
     """Failures scroll above it; escapes in ids and errors are shown as text."""
     writes = io.StringIO()
     console = Console(file=writes, force_terminal=True, width=100, _environ={"TERM": "xterm"})
@@ -113,7 +113,7 @@ def test_a_terminal_shows_a_bar_and_nothing_that_can_deceive() -> None:
 
 
 @pytest.mark.parametrize("sample_id", ["a b", "x; touch planted", "-rf", "--epoch", "it's", "$(id)", "дім"])
-def test_the_command_to_copy_is_read_as_it_was_meant(sample_id: str) -> None:
+def test_command_to_copy_is_read_as_it_was_meant(sample_id: str) -> None:
     """By a shell, whatever the run and the sample are called; and no id is taken for an option."""
     screen = Lines()
     progress = LineProgress(screen)
@@ -158,7 +158,7 @@ def test_owners_are_known_to_have_ended_on_the_same_machine_only() -> None:
     assert not has_ended("nonsense")
 
 
-def test_the_file_system_of_a_run_is_looked_up(tmp_path: Path) -> None:
+def test_file_system_of_a_run_is_looked_up(tmp_path: Path) -> None:
     """That of a temporary directory belongs to this machine; one that is unknown may be shared."""
     place = RunPlace.of(tmp_path / "run", suite(), samples(1), RunOptions())
     assert place.is_shared() is False

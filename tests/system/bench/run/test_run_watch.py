@@ -56,7 +56,7 @@ async def entered(worked: Suite, run_dir: Path, owner: str) -> AsyncIterator[Led
 
 
 @pytest.mark.slow
-async def test_a_failed_round_does_not_end_the_watch(tmp_path: Path) -> None:
+async def test_failed_round_does_not_end_the_watch(tmp_path: Path) -> None:
     """A program that ends after it is still noticed, and its sample is solved."""
     program = (sys.executable, "-c", "input()")
     other = await asyncio.create_subprocess_exec(*program, stdin=subprocess.PIPE)
@@ -78,7 +78,7 @@ async def test_a_failed_round_does_not_end_the_watch(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-async def test_a_watch_that_fails_again_and_again_ends_the_run(tmp_path: Path) -> None:
+async def test_watch_that_fails_again_and_again_ends_the_run(tmp_path: Path) -> None:
     """With its error; the sample of an open attempt waits for the next command."""
 
     async def forever(attempt: Attempt[str]) -> str:
@@ -90,7 +90,7 @@ async def test_a_watch_that_fails_again_and_again_ends_the_run(tmp_path: Path) -
     assert rows(tmp_path / "run", "SELECT state FROM samples") == [("waiting",)]
 
 
-async def test_a_failed_clean_up_does_not_end_the_run(tmp_path: Path) -> None:
+async def test_failed_clean_up_does_not_end_the_run(tmp_path: Path) -> None:
     """A solver has removed the directory that holds all workspaces."""
 
     async def removing(attempt: Attempt[str]) -> str:
@@ -103,7 +103,7 @@ async def test_a_failed_clean_up_does_not_end_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_sample_that_another_program_gives_back_is_taken(tmp_path: Path) -> None:
+async def test_sample_that_another_program_gives_back_is_taken(tmp_path: Path) -> None:
     """At once, by a program that has free slots and still works on another sample."""
     begun, solved = asyncio.Event(), asyncio.Event()
 
@@ -126,7 +126,7 @@ async def test_a_sample_that_another_program_gives_back_is_taken(tmp_path: Path)
 
 
 @pytest.mark.slow
-async def test_the_costs_of_open_attempts_are_written(tmp_path: Path) -> None:
+async def test_costs_of_open_attempts_are_written(tmp_path: Path) -> None:
     """Without a maximum too: if the program is killed, a later command with one counts them."""
     may_end = asyncio.Event()
 

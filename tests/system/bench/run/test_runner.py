@@ -52,7 +52,7 @@ async def test_every_sample_is_scored_once(tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.slow
-async def test_a_larger_limit_goes_on(tmp_path: Path) -> None:
+async def test_larger_limit_goes_on(tmp_path: Path) -> None:
     """The first samples are not solved again."""
     assert (await ended(suite(6), tmp_path / "run", limit=2, **LOCAL)).scored == 2
     heard = Heard()
@@ -61,7 +61,7 @@ async def test_a_larger_limit_goes_on(tmp_path: Path) -> None:
     assert sorted(lease.sample_id for lease, _ in heard.results) == ["s2", "s3", "s4", "s5"]
 
 
-async def test_an_agent_solves(tmp_path: Path) -> None:
+async def test_agent_solves(tmp_path: Path) -> None:
     """Main runs as it, is sent the input, and its reply is the output."""
     told: list[str] = []
 
@@ -76,7 +76,7 @@ async def test_an_agent_solves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["solver", "scorer", "group"])
-async def test_an_error_decides_nothing_and_is_shown(tmp_path: Path, where: str) -> None:
+async def test_error_decides_nothing_and_is_shown(tmp_path: Path, where: str) -> None:
     """It is reported with the sample, the tree and the command that shows it; others are scored."""
 
     async def broken(attempt: Attempt[str]) -> str:
@@ -122,7 +122,7 @@ async def test_errors_are_logged_where_nobody_asked_for_more(
 
 
 @pytest.mark.slow
-async def test_a_late_sample_is_stopped_and_scored(tmp_path: Path) -> None:
+async def test_late_sample_is_stopped_and_scored(tmp_path: Path) -> None:
     """Its status says why; a solver's own TimeoutError is an error like any other."""
     judged: list[str] = []
 
@@ -143,7 +143,7 @@ async def test_a_late_sample_is_stopped_and_scored(tmp_path: Path) -> None:
     assert sorted(judged) == ["s0", "s2"]
 
 
-async def test_a_spent_budget_is_the_samples(tmp_path: Path) -> None:
+async def test_spent_budget_is_the_samples(tmp_path: Path) -> None:
     """A sample whose tree used up the suite's budget has that status."""
     model = FunctionModel(lambda request: script_call("nothing"))
 
@@ -157,7 +157,7 @@ async def test_a_spent_budget_is_the_samples(tmp_path: Path) -> None:
     assert rows(tmp_path / "run", "SELECT status, passed FROM scores") == [("budget", 0)]
 
 
-async def test_a_supervisor_that_restarts_costs_no_score(
+async def test_supervisor_that_restarts_costs_no_score(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it has no answer while a tree opens, for the solver, or while the tree is finished."""
@@ -216,7 +216,7 @@ async def test_infrastructure_errors_are_never_scored(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_the_cost_of_a_run_is_capped(tmp_path: Path) -> None:
+async def test_cost_of_a_run_is_capped(tmp_path: Path) -> None:
     """No more is leased once the money is used; the same call with more of it goes on."""
 
     async def two_cents(attempt: Attempt[str]) -> str:
@@ -270,7 +270,7 @@ async def test_approvals_are_decided_by_rule(
     assert dict(rows(tmp_path / "run", "SELECT sample_id, passed FROM scores")) == passed
 
 
-async def test_a_suite_makes_trees_and_models_for_an_attempt(tmp_path: Path) -> None:
+async def test_suite_makes_trees_and_models_for_an_attempt(tmp_path: Path) -> None:
     """An async ``tree`` fills the attempt's state; a model of the suite is made after it, by name."""
 
     async def tree(attempt: Attempt[str]) -> dict[str, Any]:
@@ -356,7 +356,7 @@ async def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, Any]
         await suite().run(tmp_path / "run", **{**LOCAL, **options})
 
 
-async def test_a_run_without_a_model_or_with_a_wrong_tree_ends_with_one_error(tmp_path: Path) -> None:
+async def test_run_without_a_model_or_with_a_wrong_tree_ends_with_one_error(tmp_path: Path) -> None:
     """No sample is scored for it, and the corrected suite goes on."""
     with pytest.raises(ConfigError, match="names no model"):
         await suite(model=None).run(tmp_path / "none", **LOCAL)
@@ -366,7 +366,7 @@ async def test_a_run_without_a_model_or_with_a_wrong_tree_ends_with_one_error(tm
     assert (await ended(suite(), tmp_path / "run", **LOCAL)).scored == 3
 
 
-async def test_a_tree_is_closed_after_its_attempt(tmp_path: Path) -> None:
+async def test_tree_is_closed_after_its_attempt(tmp_path: Path) -> None:
     """What kept the attempt finds no open tree."""
     kept: list[Attempt[str]] = []
 

@@ -27,7 +27,7 @@ num_cpus = 1
 """
 
 
-def test_a_file_holds_every_option(tmp_path: Path) -> None:
+def test_file_holds_every_option(tmp_path: Path) -> None:
     """Each by its own name; a placement of the command counts more than the file's."""
     file = tmp_path / "runtime.toml"
     file.write_text(FILE)
@@ -48,7 +48,7 @@ def test_a_file_holds_every_option(tmp_path: Path) -> None:
         ("[telemetry]\nprovider = 1", "telemetry takes true, false"),
     ],
 )
-def test_a_wrong_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_wrong_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
     """The error names the file and the member."""
     file = tmp_path / "runtime.toml"
     file.write_text(text)
@@ -57,7 +57,7 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
     assert "runtime.toml" in str(raised.value)
 
 
-def test_a_wrong_placement_is_refused() -> None:
+def test_wrong_placement_is_refused() -> None:
     """It is JSON."""
     with pytest.raises(ConfigError, match=r"--placement 'worker' is not JSON"):
         read_runtime(None, "worker")
@@ -67,7 +67,7 @@ def test_a_wrong_placement_is_refused() -> None:
     ("given", "backend", "shards"),
     [({}, "local", 2), ({"shards": 3}, "local", 3), ({"backend": "ray"}, "ray", 2)],
 )
-def test_a_command_counts_more_than_the_file(given: dict[str, Any], backend: str, shards: int) -> None:
+def test_command_counts_more_than_the_file(given: dict[str, Any], backend: str, shards: int) -> None:
     """Backend, address and shards are options of both."""
     options = RunOptions.of({"runtime": {"backend": "local", "shards": 2, "slots": 1}, **given})
     assert options.build_runtime_options() == {

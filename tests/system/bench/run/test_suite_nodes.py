@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).with_name("prepare_program.py")
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_an_environment_is_prepared_on_every_ray_node(tmp_path: Path, short_path: Path) -> None:
+def test_environment_is_prepared_on_every_ray_node(tmp_path: Path, short_path: Path) -> None:
     """Each node answers with its place, or with what is wrong; sessions of every node then run in it."""
     line = wheel(tmp_path).strip().removeprefix("./")
     found = played(PROGRAM, tmp_path, short_path, str(tmp_path / line))
@@ -37,7 +37,7 @@ def test_an_environment_is_prepared_on_every_ray_node(tmp_path: Path, short_path
 @pytest.mark.covers("C14")
 @pytest.mark.timeout(400)
 @pytest.mark.long
-def test_a_lost_ray_node_costs_no_score(short_path: Path) -> None:
+def test_lost_ray_node_costs_no_score(short_path: Path) -> None:
     """Three raylets, one killed: its attempts are given back and solved on the others."""
     found = program("cluster", short_path / "c", "ray", 40)
     assert (found["scored"], found["unscored"], found["scored_twice"], found["wrong"]) == (40, 0, 0, 0)
@@ -49,7 +49,7 @@ def test_a_lost_ray_node_costs_no_score(short_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.covers("SUI3", "SHD6")
-def test_a_driver_on_each_ray_node_works_with_its_own_key(tmp_path: Path, short_path: Path) -> None:
+def test_driver_on_each_ray_node_works_with_its_own_key(tmp_path: Path, short_path: Path) -> None:
     """Solvers run on all nodes, each reads its own variable, and each node writes its trees' events."""
     found = played(PROGRAM.with_name("drivers_program.py"), tmp_path, short_path)
     assert (found["code"], found["passed"], found["nodes"]) == (0, 24, 3), found["said"]

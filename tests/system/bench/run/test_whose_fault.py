@@ -34,7 +34,7 @@ BARE: dict[str, Any] = {"builtin_tools": False, "limits": Limits(model_retries=0
 
 
 @pytest.mark.slow
-async def test_a_poison_sample_is_found_and_charged_alone(tmp_path: Path) -> None:
+async def test_poison_sample_is_found_and_charged_alone(tmp_path: Path) -> None:
     """It ends its program at every attempt. The same command, started again, scores all the others."""
     codes: list[int] = []
     while not codes or (codes[-1] == 3 and len(codes) < 9):
@@ -70,7 +70,7 @@ def said_done(attempt: Attempt[str]) -> bool:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_provider_that_does_not_answer_pauses_the_run(tmp_path: Path) -> None:
+async def test_provider_that_does_not_answer_pauses_the_run(tmp_path: Path) -> None:
     """Nothing is leased, charged or scored meanwhile; the run says so, and goes on once it answers."""
     broken = FakeReply(status=500)
     replies = [FakeReply("ready"), FakeReply("done"), broken, broken, broken, FakeReply("ready")]
@@ -85,7 +85,7 @@ async def test_a_provider_that_does_not_answer_pauses_the_run(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_provider_that_stays_away_ends_the_run(tmp_path: Path) -> None:
+async def test_provider_that_stays_away_ends_the_run(tmp_path: Path) -> None:
     """With its reason; every sample waits, and the same command goes on."""
     broken = FakeReply(status=500)
     async with FakeProvider([FakeReply("ready"), broken, broken, broken]) as fake:
@@ -96,9 +96,7 @@ async def test_a_provider_that_stays_away_ends_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 404])
-async def test_a_model_that_is_not_there_is_found_before_the_first_sample(
-    tmp_path: Path, status: int
-) -> None:
+async def test_model_that_is_not_there_is_found_before_the_first_sample(tmp_path: Path, status: int) -> None:
     """It costs one question, and no sample."""
     async with FakeProvider([FakeReply(status=status, error="no such thing")]) as fake:
         with pytest.raises(ConfigError, match=r"no sample was begun: .*no such thing"):
@@ -108,7 +106,7 @@ async def test_a_model_that_is_not_there_is_found_before_the_first_sample(
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_sample_that_its_provider_fails_alone_is_charged(tmp_path: Path) -> None:
+async def test_sample_that_its_provider_fails_alone_is_charged(tmp_path: Path) -> None:
     """The provider answers a plain question each time: the second loss is the sample's own."""
     broken = FakeReply(status=500)
     ready = FakeReply("ready")
@@ -122,7 +120,7 @@ def unconfined() -> CommandConfinement:
     return CommandConfinement(None, "landlock-7", ConfinementUnavailable("bwrap is missing", "install it"))
 
 
-async def test_a_machine_that_cannot_confine_commands_is_found_before_the_first_sample(
+async def test_machine_that_cannot_confine_commands_is_found_before_the_first_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the trees hold commands; a suite without them runs."""
@@ -135,7 +133,7 @@ async def test_a_machine_that_cannot_confine_commands_is_found_before_the_first_
     assert (await ended(suite(2, tree={"builtin_tools": False}), tmp_path / "other")).passed == 2
 
 
-async def test_a_full_disk_is_found_before_the_first_sample(
+async def test_full_disk_is_found_before_the_first_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is named."""
@@ -144,7 +142,7 @@ async def test_a_full_disk_is_found_before_the_first_sample(
         await ended(suite(2), tmp_path / "run")
 
 
-async def test_a_command_that_could_not_be_confined_is_not_the_samples(
+async def test_command_that_could_not_be_confined_is_not_the_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the look before the first sample can't know: the run ends, and nothing is scored."""
@@ -187,7 +185,7 @@ async def test_undecided_is_neither_0_nor_left_out(tmp_path: Path) -> None:
     assert next((row["status"], row["passed"]) for row in table) == ("error", None)
 
 
-def test_the_table_of_failure_kinds_is_whole() -> None:
+def test_table_of_failure_kinds_is_whole() -> None:
     """Every kind has a fault and a meaning, and the page says the same."""
     assert set(FAULTS) == set(MEANINGS) == set(FailureKind)
     page = DOCS.read_text("utf-8")

@@ -145,7 +145,7 @@ def test_mean_is_in_its_interval_and_within_the_values(found: list[list[float]],
 
 
 @given(clusters, st.integers(0, 2**32))
-def test_the_same_seed_gives_the_same_interval(found: list[list[float]], seed: int) -> None:
+def test_same_seed_gives_the_same_interval(found: list[list[float]], seed: int) -> None:
     """A report that is made again shows the same numbers."""
     assert compute_clustered_mean(found, resamples=FEW, seed=seed) == compute_clustered_mean(
         found, resamples=FEW, seed=seed

@@ -207,7 +207,7 @@ def test_rounding_is_no_difference() -> None:
     assert swing.difference.value == 0.0
 
 
-def test_the_test_suits_the_values() -> None:
+def test_test_suits_the_values() -> None:
     """Outcomes of one epoch have McNemar's test, everything else has Wilcoxon's."""
     one = compare_paired({"a": [1.0], "b": [0.0]}, {"a": [0.0], "b": [0.0]})
     assert (one.test, one.p_value) == ("sign", 1.0)

@@ -76,7 +76,7 @@ def test_known_values() -> None:
 
 
 @given(names, epochs, st.randoms())
-def test_a_reduced_value_ignores_the_order_and_stays_within_the_values(
+def test_reduced_value_ignores_the_order_and_stays_within_the_values(
     name: str, values: list[float], random: object
 ) -> None:
     """Epochs are exchangeable; too few of them give nothing."""

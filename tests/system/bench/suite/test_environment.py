@@ -252,7 +252,7 @@ def test_nothing_is_built_where_a_run_imports_from(tmp_path: Path, wheels: Path)
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_killed_build_does_not_disturb_the_next_one(tmp_path: Path, wheels: Path) -> None:
+def test_killed_build_does_not_disturb_the_next_one(tmp_path: Path, wheels: Path) -> None:
     """The pip that it left is waited for; the environment is then built from the start."""
     environment = environment_in(tmp_path, wheels)
     line, pipe, lines = environment.lock.read_bytes(), tmp_path / "more.txt", SimpleQueue[str]()

@@ -38,7 +38,7 @@ def judging(*said: str) -> tuple[FunctionModel, list[str]]:
     return FunctionModel(reply, name="judge"), asked
 
 
-async def test_a_judge_gives_the_grade_and_its_cost_is_apart(tmp_path: Path) -> None:
+async def test_judge_gives_the_grade_and_its_cost_is_apart(tmp_path: Path) -> None:
     """The solver's figures are its own; the score, the report and the run's money have the judge's."""
     judge, asked = judging("It says so.\nGRADE: C")
     found = await ended(suite(2, scorers=model_graded(judge)), tmp_path / "run")
@@ -54,7 +54,7 @@ async def test_a_judge_gives_the_grade_and_its_cost_is_apart(tmp_path: Path) -> 
     assert "<criterion>\nsay 0\n</criterion>" in asked[0]
 
 
-async def test_a_judge_is_asked_again_for_a_grade(tmp_path: Path) -> None:
+async def test_judge_is_asked_again_for_a_grade(tmp_path: Path) -> None:
     """A grade that an answer holds is not the judge's; what it says last counts."""
     judge, asked = judging("I can't say.", "GRADE: P, or rather\n**GRADE: I**")
     found = await ended(suite(1, scorers=model_graded(judge)), tmp_path / "run")
@@ -79,7 +79,7 @@ async def test_partial_credit_is_a_half(tmp_path: Path) -> None:
     assert "gave no grade in 3 replies" in said
 
 
-def test_a_template_shows_what_is_judged() -> None:
+def test_template_shows_what_is_judged() -> None:
     """One that leaves the answer out is refused."""
     with pytest.raises(ConfigError, match=r"lacks \{answer\}"):
         model_graded(template="{question} {criterion} {instructions}")
@@ -115,7 +115,7 @@ def hidden_test(tmp_path: Path, line: str = "python3 tests/check.py", **options:
     )
 
 
-async def test_a_hidden_command_decides(tmp_path: Path) -> None:
+async def test_hidden_command_decides(tmp_path: Path) -> None:
     """Its exit code is the score; the agent saw no file of it, and its links lead the copy nowhere."""
     made, run = hidden_test(tmp_path), tmp_path / "run"
     found = await ended(made, run, keep="all")
@@ -134,7 +134,7 @@ async def test_a_hidden_command_decides(tmp_path: Path) -> None:
     assert not list((run / "scoring").iterdir())
 
 
-async def test_a_command_over_its_time_does_not_pass(tmp_path: Path) -> None:
+async def test_command_over_its_time_does_not_pass(tmp_path: Path) -> None:
     """And the score says why."""
     found = await ended(hidden_test(tmp_path, "sleep 60", timeout_s=0.5), tmp_path / "run")
     assert (found.scored, found.passed) == (2, 0)

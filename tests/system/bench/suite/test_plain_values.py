@@ -29,7 +29,7 @@ def test_every_value_has_a_text_that_a_file_can_hold(value: object) -> None:
 
 
 @given(ANY, ANY, ANY, ANY, ANY)
-def test_a_score_is_plain_or_refused(
+def test_score_is_plain_or_refused(
     value: object, passed: object, answer: object, explanation: object, metadata: object
 ) -> None:
     """Nothing else is ever committed."""

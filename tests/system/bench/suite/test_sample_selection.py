@@ -30,7 +30,7 @@ SAMPLES = [
         (["tag:easy", "3..3"], ["add-1", "a,b"]),
     ],
 )
-def test_a_selection_names_samples(wanted: list[str], found: list[str]) -> None:
+def test_selection_names_samples(wanted: list[str], found: list[str]) -> None:
     """In the suite's order, each once; what is an id is that sample, whatever else it looks like."""
     assert [sample.id for sample in select_samples(SAMPLES, wanted)] == found
 

@@ -52,7 +52,7 @@ async def test_each_sample_has_the_image_that_its_metadata_names(images: StubEng
 
 
 @pytest.mark.slow
-async def test_a_function_gives_the_container_and_a_tree_of_its_own_wins(
+async def test_function_gives_the_container_and_a_tree_of_its_own_wins(
     images: StubEngine, tmp_path: Path
 ) -> None:
     """A function's spec is taken as it is."""
@@ -70,7 +70,7 @@ async def test_a_function_gives_the_container_and_a_tree_of_its_own_wins(
 
 
 @pytest.mark.slow
-async def test_an_image_that_is_no_name_is_the_samples_error(images: StubEngine, tmp_path: Path) -> None:
+async def test_image_that_is_no_name_is_the_samples_error(images: StubEngine, tmp_path: Path) -> None:
     """Nothing of it reaches the engine."""
     sample = Sample("bad", "go", "", {"image": "--privileged"})
     one = suite(samples=[sample], solver=run_command, scorers=found, sandbox=images.spec(), model=MODEL)

@@ -101,7 +101,7 @@ def test_equal_values_are_those_of_the_same_text(given_value: Any, wanted: Any) 
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["{}", "is {}.", "({})", "{} or"]))
-def test_a_number_is_found_as_it_is_written(value: float, form: str) -> None:
+def test_number_is_found_as_it_is_written(value: float, form: str) -> None:
     """In any of the forms that Python writes, and with separators."""
     assert list(find_numbers(form.format(value))) == [value]
     if abs(value) < 1e15:
@@ -131,14 +131,14 @@ def test_wrong_options_and_targets_are_refused() -> None:
         scored(json_fields(), "{}", "one")
 
 
-def test_a_scorer_that_was_not_made_is_refused() -> None:
+def test_scorer_that_was_not_made_is_refused() -> None:
     """Before a run: ``exact`` makes a scorer and is not one."""
     with pytest.raises(ConfigError, match=r"call it: exact\(\)"):
         Suite("s", samples(1), suite().solver, cast("Any", exact))
 
 
 @pytest.mark.anyio
-async def test_a_suite_runs_with_them(tmp_path: Path) -> None:
+async def test_suite_runs_with_them(tmp_path: Path) -> None:
     """Two of them by their names, with one score each."""
     found = await ended(suite(3, scorers=[exact(), includes(), match("any")]), tmp_path / "run")
     assert (found.scored, found.passed) == (3, 3)

@@ -56,7 +56,7 @@ async def test_trees_have_the_suites_app_and_the_runs_model(tmp_path: Path, how:
     assert (found.scored, found.passed) == (2, 2)
 
 
-async def test_the_model_of_an_app_counts_before_the_runs(tmp_path: Path) -> None:
+async def test_model_of_an_app_counts_before_the_runs(tmp_path: Path) -> None:
     """As that among arguments does; a suite whose app has one needs no other."""
     app = App(model=SEES, tools=[count], builtin_tools=False)
     for model in (ECHO, None):
@@ -66,7 +66,7 @@ async def test_the_model_of_an_app_counts_before_the_runs(tmp_path: Path) -> Non
         assert (await run).counts.scored == 1
 
 
-async def test_an_agent_as_solver_joins_the_agents_of_an_app(tmp_path: Path) -> None:
+async def test_agent_as_solver_joins_the_agents_of_an_app(tmp_path: Path) -> None:
     """It is the default agent; the others stay."""
     app = App(agents={"other": AgentSpec()}, builtin_tools=False, tools=[count])
     solver = AgentSpec(prompt="plain plain")
@@ -79,7 +79,7 @@ def used_prompt(attempt: Attempt[str]) -> bool:
     return attempt.output.endswith(", 2") and attempt.output.startswith("default: count")
 
 
-async def test_an_app_and_its_members_are_refused(tmp_path: Path) -> None:
+async def test_app_and_its_members_are_refused(tmp_path: Path) -> None:
     """As by a tree: before a sample begins, also if a function returns both."""
     both: dict[str, Any] = {"app": APP, "tools": []}
     with pytest.raises(ConfigError, match="app and tools are given"):

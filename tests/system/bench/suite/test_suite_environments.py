@@ -63,7 +63,7 @@ def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_suite_runs_in_its_environment(tmp_path: Path) -> None:
+def test_suite_runs_in_its_environment(tmp_path: Path) -> None:
     """Made by the first command that needs it, saying so; then ready; made again when the file changes."""
     (tmp_path / "requirements.txt").write_text(wheel(tmp_path))
     (tmp_path / "tiny.py").write_text(SUITE.format(imports="", env="requirements.txt"))
@@ -81,7 +81,7 @@ def test_a_suite_runs_in_its_environment(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_suite_may_need_its_environment_to_be_loaded(tmp_path: Path) -> None:
+def test_suite_may_need_its_environment_to_be_loaded(tmp_path: Path) -> None:
     """Then a ``suite.toml`` names it; a build that was interrupted is begun again."""
     (tmp_path / "needs.txt").write_text(wheel(tmp_path))
     (tmp_path / "tiny.py").write_text(SUITE.format(imports="import tiny_harness", env=None))
@@ -98,7 +98,7 @@ def test_a_suite_may_need_its_environment_to_be_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_environment_that_can_not_be_made_is_one_error(tmp_path: Path) -> None:
+def test_environment_that_can_not_be_made_is_one_error(tmp_path: Path) -> None:
     """It says what pip said, and the run is not begun."""
     (tmp_path / "requirements.txt").write_text("./no-such-1.0-py3-none-any.whl\n")
     (tmp_path / "tiny.py").write_text(SUITE.format(imports="", env="requirements.txt"))

@@ -53,13 +53,13 @@ def check_scored_once(place: Path) -> None:
     assert len({line.rpartition(" ")[0] for line in effects}) == SAMPLES
 
 
-def test_a_script_runs_its_suite(tmp_path: Path) -> None:
+def test_script_runs_its_suite(tmp_path: Path) -> None:
     """With ``run_sync``, under ``if __name__``."""
     assert run(tmp_path, str(tmp_path / "run"), "local", program=PROGRAM) == f"{SAMPLES}\n"
     check_scored_once(tmp_path)
 
 
-def test_the_command_runs_a_suite(tmp_path: Path) -> None:
+def test_command_runs_a_suite(tmp_path: Path) -> None:
     """Named by its file, then by a ``suite.toml``; lines for people, objects for programs."""
     said = run(
         tmp_path,
@@ -117,7 +117,7 @@ suite.solver = stopping
 
 
 @pytest.mark.parametrize("call", ["await suite.run", "suite.run_sync"])
-def test_a_cell_runs_its_suite(tmp_path: Path, call: str) -> None:
+def test_cell_runs_its_suite(tmp_path: Path, call: str) -> None:
     """On the kernel's running loop, with ``await`` or without; what is defined in cells works."""
     with Kernel(is_forked=True) as kernel:
         kernel.run(CELL)
@@ -127,7 +127,7 @@ def test_a_cell_runs_its_suite(tmp_path: Path, call: str) -> None:
         assert "cell" in kernel.value("results._repr_html_()")
 
 
-def test_an_interrupted_cell_ends_its_suite(tmp_path: Path) -> None:
+def test_interrupted_cell_ends_its_suite(tmp_path: Path) -> None:
     """What it did stays, and nothing goes on; the same cell continues the run."""
     with Kernel(is_forked=True) as kernel:
         kernel.run(CELL)
@@ -142,7 +142,7 @@ def test_an_interrupted_cell_ends_its_suite(tmp_path: Path) -> None:
 
 @pytest.mark.covers("C14", "SUI2")
 @pytest.mark.long
-def test_a_killed_program_loses_nothing(tmp_path: Path) -> None:
+def test_killed_program_loses_nothing(tmp_path: Path) -> None:
     """The same command again goes on at once; no attempt of the killed ones is scored twice or not at all."""
     for number in range(1, 5):
         program = start(tmp_path, "--backend", "local", "--concurrency", "4", "--retries", "50")
@@ -193,7 +193,7 @@ def test_ctrl_c_ends_a_command_and_gives_its_samples_back(tmp_path: Path) -> Non
 
 @pytest.mark.covers("C14")
 @pytest.mark.long
-def test_a_suite_runs_on_ray(tmp_path: Path) -> None:
+def test_suite_runs_on_ray(tmp_path: Path) -> None:
     """A program on Ray is killed by SIGKILL and goes on."""
     program = start(tmp_path, "--concurrency", "4", "--retries", "50")
     wait_for(tmp_path, "SELECT 1 FROM scores")

@@ -60,7 +60,7 @@ def template_as(form: str, source: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", ["directory", "tar.gz", "zip"])
-def test_a_template_is_copied_or_unpacked(tmp_path: Path, form: str) -> None:
+def test_template_is_copied_or_unpacked(tmp_path: Path, form: str) -> None:
     """The workspace has the template's files; the template stays as it is, also if both change."""
     source = tmp_path / "template"
     (source / "deep").mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_a_template_is_copied_or_unpacked(tmp_path: Path, form: str) -> None:
     assert not (place / "more").exists()
 
 
-def test_a_directory_is_copied_whole(tmp_path: Path) -> None:
+def test_directory_is_copied_whole(tmp_path: Path) -> None:
     """Empty directories, a repository, times, names of any bytes; no file is shared with the copy."""
     source, place, name = tmp_path / "template", tmp_path / "one", os.fsdecode(b"a\xff")
     (source / "empty").mkdir(parents=True)
@@ -103,7 +103,7 @@ class Vanishing(_TemplateCopy):
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_a_template_that_changes_meanwhile_is_refused(tmp_path: Path, is_link: bool) -> None:
+def test_template_that_changes_meanwhile_is_refused(tmp_path: Path, is_link: bool) -> None:
     """A workspace that lacks a file would count as a failure of the sample."""
     source, place = tmp_path / "template", tmp_path / "one"
     source.mkdir()
@@ -116,7 +116,7 @@ def test_a_template_that_changes_meanwhile_is_refused(tmp_path: Path, is_link: b
         Vanishing(_NewContent(place, 10, 10)).copy(str(source), str(place))
 
 
-def test_a_template_has_a_maximum_depth(tmp_path: Path) -> None:
+def test_template_has_a_maximum_depth(tmp_path: Path) -> None:
     """Each directory on the way is open while it is copied."""
     source = tmp_path / "template"
     source.joinpath(*["d"] * 201).mkdir(parents=True)
@@ -136,7 +136,7 @@ def test_a_template_has_a_maximum_depth(tmp_path: Path) -> None:
     ],
     ids=["absolute", "above", "above below", "absolute link", "link above"],
 )
-def test_an_archive_never_writes_outside(tmp_path: Path, bad: tarfile.TarInfo) -> None:
+def test_archive_never_writes_outside(tmp_path: Path, bad: tarfile.TarInfo) -> None:
     """An entry that would is refused, or stays inside; nothing appears elsewhere."""
     archive = packed_tar(tmp_path / "bad.tar.gz", entry("good"), bad)
     place = tmp_path / "workspaces" / "one"
@@ -151,7 +151,7 @@ def test_an_archive_never_writes_outside(tmp_path: Path, bad: tarfile.TarInfo) -
 
 
 @pytest.mark.parametrize("name", ["/planted", "../planted", "a/../../planted", "..\\planted"])
-def test_a_zip_archive_never_writes_outside(tmp_path: Path, name: str) -> None:
+def test_zip_archive_never_writes_outside(tmp_path: Path, name: str) -> None:
     """An entry that would is refused by its name."""
     archive = tmp_path / "bad.zip"
     with zipfile.ZipFile(archive, "w") as packed:
@@ -160,7 +160,7 @@ def test_a_zip_archive_never_writes_outside(tmp_path: Path, name: str) -> None:
         make_workspace(tmp_path / "one", archive)
 
 
-def test_a_link_in_a_zip_archive_is_refused(tmp_path: Path) -> None:
+def test_link_in_a_zip_archive_is_refused(tmp_path: Path) -> None:
     """Its target could be outside."""
     archive = tmp_path / "bad.zip"
     with zipfile.ZipFile(archive, "w") as packed:
@@ -171,7 +171,7 @@ def test_a_link_in_a_zip_archive_is_refused(tmp_path: Path) -> None:
         make_workspace(tmp_path / "one", archive)
 
 
-def test_a_damaged_or_missing_template_is_named(tmp_path: Path) -> None:
+def test_damaged_or_missing_template_is_named(tmp_path: Path) -> None:
     """One clear error each, before anything is begun."""
     (tmp_path / "cut.tar.gz").write_bytes(b"\x1f\x8b nothing")
     (tmp_path / "note.txt").touch()
@@ -214,7 +214,7 @@ def test_damage_inside_an_archive_is_one_error(tmp_path: Path, form: str) -> Non
     assert not (tmp_path / "one").exists()
 
 
-def test_a_pipe_in_a_template_is_refused(tmp_path: Path) -> None:
+def test_pipe_in_a_template_is_refused(tmp_path: Path) -> None:
     """Reading it would wait forever."""
     (tmp_path / "template").mkdir()
     os.mkfifo(tmp_path / "template" / "pipe")
@@ -303,7 +303,7 @@ def test_links_that_stay_inside_stay_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["directory", "tar.gz", "zip"])
-def test_a_template_has_a_maximum_size(tmp_path: Path, form: str) -> None:
+def test_template_has_a_maximum_size(tmp_path: Path, form: str) -> None:
     """A small archive can hold very large files; what was written is removed."""
     source = tmp_path / "template"
     source.mkdir()
@@ -318,14 +318,14 @@ def test_a_template_has_a_maximum_size(tmp_path: Path, form: str) -> None:
     assert not (tmp_path / "one").exists()
 
 
-def test_a_template_does_not_hold_its_own_run(tmp_path: Path) -> None:
+def test_template_does_not_hold_its_own_run(tmp_path: Path) -> None:
     """Each copy would hold the earlier ones, and itself."""
     with pytest.raises(ConfigError, match="the run's directory is inside it"):
         make_workspace(tmp_path / "runs" / "one", tmp_path)
 
 
 @pytest.mark.parametrize("files", ["/etc/ssl", "../..", "link"])
-def test_a_samples_files_are_in_the_suites_folder(tmp_path: Path, files: str) -> None:
+def test_samples_files_are_in_the_suites_folder(tmp_path: Path, files: str) -> None:
     """Rows of a downloaded file name nothing else of this machine."""
     folder = tmp_path / "suite"
     (folder / "given").mkdir(parents=True)

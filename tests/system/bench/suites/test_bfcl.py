@@ -42,7 +42,7 @@ def values(scores: dict[str, Any]) -> dict[str, float]:
 
 
 @pytest.mark.long
-def test_the_package_holds_eight_hundred_entries(found: dict[str, Any]) -> None:
+def test_package_holds_eight_hundred_entries(found: dict[str, Any]) -> None:
     """Two hundred of each category, whose ground truth can be read without evaluating it."""
     facts = found["facts"]
     assert set(facts["categories"].values()) == {200}
@@ -58,7 +58,7 @@ def test_nothing_but_a_call_with_literals_is_read(found: dict[str, Any]) -> None
 
 
 @pytest.mark.covers("C14")
-def test_the_ground_truth_passes_the_checker(found: dict[str, Any]) -> None:
+def test_ground_truth_passes_the_checker(found: dict[str, Any]) -> None:
     """One entry of each category, and the live instances are in the checker's state."""
     chosen = {name: found["truth"][name] for name in CHOSEN}
     assert values(chosen) == dict.fromkeys(CHOSEN, 1.0)
@@ -70,7 +70,7 @@ def test_ground_truth_against_the_documents_fails(found: dict[str, Any]) -> None
     assert values({name: found["truth"][name] for name in MISFITS}) == dict.fromkeys(MISFITS, 0.0)
 
 
-def test_an_altered_call_fails_the_checker(found: dict[str, Any]) -> None:
+def test_altered_call_fails_the_checker(found: dict[str, Any]) -> None:
     """The verdict depends on what was carried out: one wrong argument is enough, in every category."""
     assert values(found["altered"]) == dict.fromkeys(CHOSEN, 0.0)
     assert {score["metadata"]["error_type"] for score in found["altered"].values()} == {
@@ -78,14 +78,14 @@ def test_an_altered_call_fails_the_checker(found: dict[str, Any]) -> None:
     }
 
 
-def test_an_endless_model_is_stopped_as_bfcl_does(found: dict[str, Any]) -> None:
+def test_endless_model_is_stopped_as_bfcl_does(found: dict[str, Any]) -> None:
     """After BFCL's number of steps the entry fails, with BFCL's own name for it; nothing is an error."""
     (score,) = found["endless"].values()
     assert score["status"] == "completed"
     assert score["metadata"]["error_type"] == "multi_turn:force_terminated"
 
 
-def test_a_function_is_offered_from_its_turn_on(found: dict[str, Any]) -> None:
+def test_function_is_offered_from_its_turn_on(found: dict[str, Any]) -> None:
     """It is hidden from the model before, and not only refused; the entry passes nevertheless."""
     (score,) = found["watcher"].values()
     assert score["value"] == 1.0
@@ -110,20 +110,20 @@ def test_only_unrepaired_damage_fails_a_sample(found: dict[str, Any], run: str) 
         assert score["value"] == float(is_whole), f"{name}: {score}"
 
 
-def test_the_checker_keeps_no_instance(found: dict[str, Any]) -> None:
+def test_checker_keeps_no_instance(found: dict[str, Any]) -> None:
     """BFCL's module would keep every sample's objects for ever; they are removed after each verdict."""
     assert found["left"] == []
 
 
 @pytest.mark.covers("C14")
 @pytest.mark.long
-def test_an_entry_passes_on_ray(tmp_path: Path) -> None:
+def test_entry_passes_on_ray(tmp_path: Path) -> None:
     """The session is another process; the toy instances stay with the suite."""
     printed = printed_by("bfcl", PROGRAM, str(tmp_path), "ray", CHOSEN[1], "")
     assert values(printed["scores"]) == {CHOSEN[1]: 1.0}
 
 
-def test_a_command_runs_the_suite_in_its_environment(tmp_path: Path) -> None:
+def test_command_runs_the_suite_in_its_environment(tmp_path: Path) -> None:
     """Started in the base, which lacks BFCL; a file sets the suite's options."""
     file = tmp_path / "undamaged.toml"
     file.write_text('suite = "sessiontree.bench.suites.bfcl:bfcl"\n[options]\nrate = 0.0\n', "utf-8")

@@ -94,13 +94,13 @@ def test_every_kind_damages_a_call_that_has_everything(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["number_as_text", "list_as_text", "wrong_enum_case", "missing_required"])
-def test_a_kind_that_does_not_fit_damages_nothing(kind: str) -> None:
+def test_kind_that_does_not_fit_damages_nothing(kind: str) -> None:
     """A call without arguments has no number, list, choice or required argument."""
     assert make_damage(kind, {}, SCHEMA, random.Random(0)) is None
 
 
 @given(ARGUMENTS, st.integers(0, 2**32), st.floats(0, 1))
-def test_a_plan_damages_each_attempt_differently(
+def test_plan_damages_each_attempt_differently(
     arguments: Mapping[str, Any], seed: int, persistence: float
 ) -> None:
     """Identical bad arguments would end the attempts early, so no two attempts send the same text."""
@@ -111,7 +111,7 @@ def test_a_plan_damages_each_attempt_differently(
     assert 0 <= plan.persists < 3
 
 
-def test_a_named_damage_is_repaired_and_another_is_not() -> None:
+def test_named_damage_is_repaired_and_another_is_not() -> None:
     """The script sends the undamaged arguments only after an error that names what was wrong."""
     plan = DamagePlan(
         (Damage("a", "1", ("file_name",)), Damage("b", "2", ("lines",)), Damage("c", "3", ("deep",))), 0
@@ -138,6 +138,6 @@ def test_persistence_keeps_a_named_damage() -> None:
         ({}, False),
     ],
 )
-def test_a_name_counts_as_a_whole_word(error: Mapping[str, Any], expected: bool) -> None:
+def test_name_counts_as_a_whole_word(error: Mapping[str, Any], expected: bool) -> None:
     """In the field or in the text; part of another name is not enough."""
     assert is_named(Damage("kind", "text", ("lines",)), error) is expected

@@ -84,7 +84,7 @@ async def test_every_planned_call_is_carried_out_in_order(tmp_path: Path) -> Non
     assert history[-1].text == "all ordered"
 
 
-async def test_a_message_too_many_gets_no_call(tmp_path: Path) -> None:
+async def test_message_too_many_gets_no_call(tmp_path: Path) -> None:
     """After the last planned turn the script only says so."""
     shop = Shop()
     history = await talk(tmp_path, shop, GroundTruth(TURNS[:1]).to_model(), 2)
@@ -92,7 +92,7 @@ async def test_a_message_too_many_gets_no_call(tmp_path: Path) -> None:
     assert "no turn" in history[-1].text
 
 
-async def test_a_failed_tool_does_not_stop_the_script(tmp_path: Path) -> None:
+async def test_failed_tool_does_not_stop_the_script(tmp_path: Path) -> None:
     """The model reads the failure and goes on; a failure is not counted as an attempt."""
 
     def fail(arguments: Arguments) -> object:
@@ -108,7 +108,7 @@ async def test_a_failed_tool_does_not_stop_the_script(tmp_path: Path) -> None:
     assert not second.result.is_error
 
 
-async def test_an_error_of_the_suite_ends_the_conversation(tmp_path: Path) -> None:
+async def test_error_of_the_suite_ends_the_conversation(tmp_path: Path) -> None:
     """A tool that raises anything else is a defect of the suite; it is raised as it is, and nobody hangs."""
 
     def crash(arguments: Arguments) -> object:
@@ -159,7 +159,7 @@ def _attempts(history: list[Any]) -> list[int]:
     return [refusal["attempt"] for refusal in refusals if refusal is not None]
 
 
-async def test_the_same_seed_damages_the_same(tmp_path: Path) -> None:
+async def test_same_seed_damages_the_same(tmp_path: Path) -> None:
     """Two runs of one seed have the same conversation; another seed has another one."""
     settings = DamageSettings(5, rate=0.7, persistence=0.5)
     _, _, first = await repaired(tmp_path / "a", settings)

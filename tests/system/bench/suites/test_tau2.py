@@ -20,14 +20,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return printed
 
 
-def test_the_package_holds_the_tasks_of_both_domains(found: dict[str, Any]) -> None:
+def test_package_holds_the_tasks_of_both_domains(found: dict[str, Any]) -> None:
     """As many as tau2's base split has."""
     assert found["tasks"] == {"retail": 114, "airline": 50}
 
 
 @pytest.mark.covers("C14")
 @pytest.mark.parametrize("domain", ["retail", "airline"])
-def test_the_ground_truth_matches_the_database(found: dict[str, Any], domain: str) -> None:
+def test_ground_truth_matches_the_database(found: dict[str, Any], domain: str) -> None:
     """The actions of a task lead to the expected database."""
     scores = found[f"{domain} ground-truth"]
     assert scores
@@ -44,7 +44,7 @@ def test_without_its_changes_the_database_does_not_match(found: dict[str, Any], 
 
 
 @pytest.mark.long
-def test_a_simulated_user_ends_the_conversation(found: dict[str, Any]) -> None:
+def test_simulated_user_ends_the_conversation(found: dict[str, Any]) -> None:
     """A Worker speaks for the user, knows the scenario, has no tools, and sees only what was said."""
     (score,) = found["talk"].values()
     assert score["status"] == "completed"
@@ -57,7 +57,7 @@ def test_a_simulated_user_ends_the_conversation(found: dict[str, Any]) -> None:
     assert all("calculate" not in each["last"] for each in users)
 
 
-def test_a_user_without_a_reply_is_an_error(found: dict[str, Any]) -> None:
+def test_user_without_a_reply_is_an_error(found: dict[str, Any]) -> None:
     """A failure of the model that plays the user is not taken for what the user says."""
     (score,) = found["silent"].values()
     assert score["status"] == "error"

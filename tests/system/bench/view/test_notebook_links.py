@@ -22,7 +22,7 @@ async def solve(attempt: object) -> str:
     return "1"
 
 
-async def test_a_result_links_to_samples_without_a_token(
+async def test_result_links_to_samples_without_a_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A link opens in a browser that was let in by `open_page`, and in no other one."""

@@ -75,7 +75,7 @@ async def _read_a_run(screen: RunScreen) -> None:
     await expect(pane.get_by_label("Second run")).to_contain_text("expected 146, and the answer is 147")
 
 
-async def test_a_run_is_read_on_a_server(planets: Path, browser: Browser) -> None:
+async def test_run_is_read_on_a_server(planets: Path, browser: Browser) -> None:
     """From the list to a sample, its tree, and the same sample of another run."""
     async with site_of_runs(browser, planets) as site:
         screen = await open_runs(site)
@@ -84,7 +84,7 @@ async def test_a_run_is_read_on_a_server(planets: Path, browser: Browser) -> Non
         assert screen.problems == []
 
 
-async def test_a_run_is_read_without_a_server(planets: Path, tmp_path: Path, browser: Browser) -> None:
+async def test_run_is_read_without_a_server(planets: Path, tmp_path: Path, browser: Browser) -> None:
     """The same from files, with no network; a sample's file is loaded when it is opened."""
     written = write_folder(find_runs([str(planets)]), tmp_path / "folder")
     async with open_folder(browser, written.index) as screen:
@@ -129,7 +129,7 @@ async def test_keys_go_through_a_run(planets: Path, browser: Browser) -> None:
         assert screen.problems == []
 
 
-async def test_a_run_is_followed_while_it_goes_on(tmp_path: Path, browser: Browser) -> None:
+async def test_run_is_followed_while_it_goes_on(tmp_path: Path, browser: Browser) -> None:
     """Rows, coverage and rate move by themselves; the open sample and the filter stay."""
     made = [GivenSample(f"s{number}", {"exact": 1.0}) for number in range(3)]
     made += [GivenSample(f"w{number}", state="waiting") for number in range(5)]
@@ -187,7 +187,7 @@ async def _violations(page: Page) -> list[str]:
     return [str(each) for each in await page.evaluate(RUN)]
 
 
-async def test_a_heading_has_words_while_its_sample_is_read(planets: Path, browser: Browser) -> None:
+async def test_heading_has_words_while_its_sample_is_read(planets: Path, browser: Browser) -> None:
     """The server's answer is held back; then a heading without words would be in the page."""
     async with site_of_runs(browser, planets / "strong") as site:
         screen = await open_runs(site)
@@ -246,7 +246,7 @@ async def test_no_view_violates_a_rule(planets: Path, browser: Browser, scheme: 
 
 
 @pytest.mark.parametrize("samples", [3_000, pytest.param(100_000, marks=pytest.mark.long)])
-async def test_a_run_of_many_samples_stays_light(tmp_path: Path, browser: Browser, samples: int) -> None:
+async def test_run_of_many_samples_stays_light(tmp_path: Path, browser: Browser, samples: int) -> None:
     """Few rows are in the document; it scrolls to its end, filters and sorts."""
     numbers = range(samples)
     made = (GivenSample(f"s{each:06}", {"exact": float(each % 3 > 0)}, wall_ms=each) for each in numbers)
@@ -268,7 +268,7 @@ async def test_a_run_of_many_samples_stays_light(tmp_path: Path, browser: Browse
         assert screen.problems == []
 
 
-async def test_a_link_of_another_site_leads_in(planets: Path, browser: Browser) -> None:
+async def test_link_of_another_site_leads_in(planets: Path, browser: Browser) -> None:
     """From a notebook, say: the browser leaves its cookie out, and the page asks again from here."""
     async with site_of_runs(browser, planets / "strong") as site:
         context = await site.context()

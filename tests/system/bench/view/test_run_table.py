@@ -27,7 +27,7 @@ def _rows(table: RunTable) -> list[dict[str, Any]]:
     return [dict(zip(COLUMNS, row, strict=True)) for row in table.snapshot()["rows"]]
 
 
-def test_the_head_parts_answers_from_faults(tmp_path: Path) -> None:
+def test_head_parts_answers_from_faults(tmp_path: Path) -> None:
     """The rate is of answers alone; the coverage says how many of all there are."""
     made = [GivenSample(f"s{number}", {"exact": float(number % 2)}) for number in range(8)]
     made += [GivenSample("late", {"exact": 0.0}, status="timeout"), GivenSample("new", state="waiting")]
@@ -48,14 +48,14 @@ def test_the_head_parts_answers_from_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", FailureKind)
-def test_a_sample_that_failed_is_the_fault_of_its_kind(kind: FailureKind) -> None:
+def test_sample_that_failed_is_the_fault_of_its_kind(kind: FailureKind) -> None:
     """By the published table of kinds."""
     assert classify_outcome("failed", kind, passed=False) == FAULTS[kind]
     assert classify_outcome("failed", "SomeError", passed=False) == "infrastructure"
     assert {classify_outcome(state, "", passed=False) for state in ("leased", "waiting")} <= set(OUTCOMES)
 
 
-def test_a_delta_has_only_what_moved(tmp_path: Path) -> None:
+def test_delta_has_only_what_moved(tmp_path: Path) -> None:
     """A viewer gets the newest form of each row that changed since its revision, once."""
     run_dir = make_run(tmp_path / "run", [GivenSample(f"s{number}", {"exact": 1.0}) for number in range(12)])
     table = _table(run_dir)
@@ -99,7 +99,7 @@ def test_rows_hold_a_bounded_beginning_of_each_text(tmp_path: Path) -> None:
     assert "\n" not in row["answer"]
 
 
-def test_a_sample_is_read_with_its_history(tmp_path: Path) -> None:
+def test_sample_is_read_with_its_history(tmp_path: Path) -> None:
     """Scores that gave way to another one are shown with the reason."""
     run_dir = make_run(tmp_path / "run", [GivenSample("s", {"exact": 1.0})])
     columns = ", ".join(SCORE_COLUMNS)

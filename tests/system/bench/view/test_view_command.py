@@ -16,7 +16,7 @@ from sessiontree.bench.view_command import find_runs
 from tests.system.bench.recorded_run_fixtures import HOSTILE, GivenSample, make_run
 
 
-def test_a_directory_of_runs_is_all_of_its_runs(tmp_path: Path) -> None:
+def test_directory_of_runs_is_all_of_its_runs(tmp_path: Path) -> None:
     """Each is found once; a place without one is refused by its name."""
     for name in ("one", "two"):
         make_run(tmp_path / name, [GivenSample("s", {"exact": 1.0})])
@@ -26,7 +26,7 @@ def test_a_directory_of_runs_is_all_of_its_runs(tmp_path: Path) -> None:
         find_runs([str(tmp_path / "nothing")])
 
 
-def test_a_folder_replaces_only_its_like(tmp_path: Path) -> None:
+def test_folder_replaces_only_its_like(tmp_path: Path) -> None:
     """A directory that holds something else stays as it is."""
     run = RecordedRun(make_run(tmp_path / "run", [GivenSample("s", {"exact": 1.0})]))
     place = tmp_path / "folder"
@@ -43,7 +43,7 @@ def test_a_folder_replaces_only_its_like(tmp_path: Path) -> None:
     assert [each.name for each in other.iterdir()] == ["letter.txt"]
 
 
-def test_a_report_links_to_the_pages_of_its_samples(tmp_path: Path) -> None:
+def test_report_links_to_the_pages_of_its_samples(tmp_path: Path) -> None:
     """Each sample that it names, by an address that holds no markup; without a folder nothing is linked."""
     run = RecordedRun(make_run(tmp_path / "run", [GivenSample(HOSTILE, {"exact": 0.0})]))
     index = write_folder([run], tmp_path / "folder").index

@@ -32,11 +32,11 @@ Methods: TypeAlias = Mapping[str, Callable[..., Any]]
 """What the other end may call, by name. What it waits for is an ``async def``."""
 
 
-class LineLost(Exception):
+class SocketRpcClosed(Exception):
     """The line is closed. A call may have arrived, but its answer will not."""
 
 
-class LocalLine(asyncio.Protocol):
+class SocketRpc(asyncio.Protocol):
     """One end of a line.
 
     Args:
@@ -75,7 +75,7 @@ class LocalLine(asyncio.Protocol):
         Methods without ``async`` are called in order, before the answers to calls that follow.
 
         Raises:
-            LineLost: the line is closed.
+            SocketRpcClosed: the line is closed.
         """
         self._send(_SENT, 0, (name, given))
 
@@ -83,7 +83,7 @@ class LocalLine(asyncio.Protocol):
         """Call a method of the other end; return its answer.
 
         Raises:
-            LineLost: the line is closed, or was closed before the answer.
+            SocketRpcClosed: the line is closed, or was closed before the answer.
         """
         return await self._ask(name, given, drops=False)
 
@@ -145,7 +145,7 @@ class LocalLine(asyncio.Protocol):
         self._room.set()
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(LineLost("the line was closed"))
+                answer.set_exception(SocketRpcClosed("the line was closed"))
         for task in self._answering:
             task.cancel()
 
@@ -183,7 +183,7 @@ class LocalLine(asyncio.Protocol):
 
     def _send(self, kind: int, number: int, value: Any) -> None:
         if self._socket is None:
-            raise LineLost("the line is closed")
+            raise SocketRpcClosed("the line is closed")
         data = dump_value(value)
         self._socket.write(_HEAD.pack(len(data), number, kind) + data)
 
@@ -198,10 +198,10 @@ class LineListener:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._listener: socket.socket | None = None
-        self._admitted: dict[int, Callable[[], LocalLine]] = {}
+        self._admitted: dict[int, Callable[[], SocketRpc]] = {}
         self._opening: set[asyncio.Task[Any]] = set()
 
-    def admit(self, pid: int, make: Callable[[], LocalLine]) -> None:
+    def admit(self, pid: int, make: Callable[[], SocketRpc]) -> None:
         """Admit a process from now on; ``make`` makes this end of each of its lines."""
         self._admitted[pid] = make
         if self._listener is None:
@@ -245,7 +245,7 @@ CONNECTING_S = 5.0
 """Longest time until a busy supervisor takes a connection."""
 
 
-async def connect_line(path: Path, pid: int, methods: Methods) -> LocalLine | None:
+async def connect_line(path: Path, pid: int, methods: Methods) -> SocketRpc | None:
     """Open a line to the process that listens at a path.
 
     Args:
@@ -266,7 +266,7 @@ async def connect_line(path: Path, pid: int, methods: Methods) -> LocalLine | No
         if peer.pid != pid or peer.uid != os.getuid():
             raise OSError(f"process {peer.pid} listens at {str(path)!r}, and not {pid}")
         loop = asyncio.get_running_loop()
-        _, opened_line = await loop.create_connection(partial(LocalLine, methods), sock=line)
+        _, opened_line = await loop.create_connection(partial(SocketRpc, methods), sock=line)
     except OSError:
         line.close()
         return None

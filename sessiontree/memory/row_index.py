@@ -26,7 +26,7 @@ NONE: Final = -1
 _SMALLEST: Final = 1_024
 
 
-class Numbers:
+class NumberColumn:
     """One column of numbers. Appending costs amortised O(1)."""
 
     def __init__(self, kind: DTypeLike) -> None:
@@ -52,13 +52,13 @@ class Numbers:
         return self._cells[: self._count]
 
 
-class Texts:
+class StringColumn:
     """One column of texts with many repetitions: each text is kept once, and a row holds its code."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
         self._kept: list[str] = []
-        self._rows = Numbers(np.int32)
+        self._rows = NumberColumn(np.int32)
 
     def extend(self, values: Sequence[str | None]) -> None:
         """Append values."""
@@ -95,7 +95,7 @@ class Texts:
 _BLOCK_ROWS: Final = 16_384
 
 
-class Matrix:
+class VectorColumn:
     """Rows of float32, in blocks; rows are only ever added.
 
     Args:
@@ -159,7 +159,7 @@ WHOLE: Final = -1
 """In ``firsts`` and ``lasts``: the source is a whole file."""
 
 
-class Mirror:
+class RowIndex:
     """Every row of the table: ids, the columns that filters use, and vectors.
 
     Args:
@@ -168,19 +168,28 @@ class Mirror:
     """
 
     def __init__(self, dimensions: int, *, vectors: bool = True) -> None:
-        self.matrix = Matrix(dimensions) if vectors else None
+        self.matrix = VectorColumn(dimensions) if vectors else None
         self.ids: list[str] = []
-        self.types, self.paths, self.trees, self.trusts = Texts(), Texts(), Texts(), Texts()
-        self.sessions, self.agents, self.workspaces = Texts(), Texts(), Texts()
-        self.firsts, self.lasts, self.created = Numbers(np.int32), Numbers(np.int32), Numbers(np.int64)
+        self.types, self.paths, self.trees, self.trusts = (
+            StringColumn(),
+            StringColumn(),
+            StringColumn(),
+            StringColumn(),
+        )
+        self.sessions, self.agents, self.workspaces = StringColumn(), StringColumn(), StringColumn()
+        self.firsts, self.lasts, self.created = (
+            NumberColumn(np.int32),
+            NumberColumn(np.int32),
+            NumberColumn(np.int64),
+        )
         self.next_row_id = 0
         """Rows of the table with this number or a higher one are not yet known by number."""
-        self._alive = Numbers(np.bool_)
-        self._row_ids = Numbers(np.int64)
+        self._alive = NumberColumn(np.bool_)
+        self._row_ids = NumberColumn(np.int64)
         self._positions: dict[str, int] = {}
         self._unnumbered: set[int] = set()
-        self._numbered = Numbers(np.int64)
-        self._numbered_positions = Numbers(np.intp)
+        self._numbered = NumberColumn(np.int64)
+        self._numbered_positions = NumberColumn(np.intp)
 
     def __len__(self) -> int:
         """Return the number of living rows."""
@@ -346,7 +355,7 @@ def list_ancestry(session: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
-def select_visible(mirror: Mirror, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
+def select_visible(mirror: RowIndex, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
     """Return a new mask of the rows that are alive and that the asker may see.
 
     Args:
@@ -372,12 +381,12 @@ def select_visible(mirror: Mirror, scope: MemoryScope | None, finished: Collecti
     return mask
 
 
-def select_types(mirror: Mirror, types: Collection[RecordType], rows: int) -> Mask:
+def select_types(mirror: RowIndex, types: Collection[RecordType], rows: int) -> Mask:
     """Return which of the first ``rows`` rows have one of the types; without types, all of them."""
     return _select_any(mirror.types, types, rows) if types else np.ones(rows, np.bool_)
 
 
-def select_path(mirror: Mirror, path: str, rows: int) -> Mask:
+def select_path(mirror: RowIndex, path: str, rows: int) -> Mask:
     """Return which rows have a source at this path or below it."""
     start = path.rstrip("/")
     below = f"{start}/"
@@ -388,7 +397,7 @@ def select_path(mirror: Mirror, path: str, rows: int) -> Mask:
     )
 
 
-def select_overlapping(mirror: Mirror, first: int | None, last: int | None, rows: int) -> Mask:
+def select_overlapping(mirror: RowIndex, first: int | None, last: int | None, rows: int) -> Mask:
     """Return which rows' lines overlap a range. A whole file overlaps every range; None = no bound."""
     firsts, lasts = mirror.firsts.all()[:rows], mirror.lasts.all()[:rows]
     mask: Mask = firsts == WHOLE
@@ -401,16 +410,16 @@ def select_overlapping(mirror: Mirror, first: int | None, last: int | None, rows
     return mask
 
 
-def select_tree(mirror: Mirror, tree_id: str, rows: int) -> Mask:
+def select_tree(mirror: RowIndex, tree_id: str, rows: int) -> Mask:
     """Return which rows belong to a tree."""
     return _is(mirror.trees, tree_id, rows)
 
 
-def _is(texts: Texts, text: str, rows: int) -> Mask:
+def _is(texts: StringColumn, text: str, rows: int) -> Mask:
     return _select_any(texts, (text,), rows)
 
 
-def _select_any(texts: Texts, wanted: Iterable[str], rows: int) -> Mask:
+def _select_any(texts: StringColumn, wanted: Iterable[str], rows: int) -> Mask:
     codes = [code for text in wanted if (code := texts.code(text)) is not None]
     cells = texts.all()[:rows]
     if len(codes) == 1:
@@ -488,7 +497,7 @@ class TableCache:
         elif self.mirror.is_crowded:
             await self.load()
 
-    async def records(self, mirror: Mirror, positions: Positions) -> list[MemoryRecord]:
+    async def records(self, mirror: RowIndex, positions: Positions) -> list[MemoryRecord]:
         """Return the records at a mirror's positions, in that order, without those forgotten meanwhile."""
         taken: list[MemoryRecord] = []
         for start in range(0, len(positions), _TAKEN_AT_ONCE):
@@ -499,7 +508,7 @@ class TableCache:
         return taken
 
     async def load_with_vectors(
-        self, mirror: Mirror, positions: Positions
+        self, mirror: RowIndex, positions: Positions
     ) -> tuple[list[MemoryRecord], Vectors]:
         """Return the records at a mirror's positions and their vectors, in that order."""
         places, rows = await self._take(mirror, positions, vectors=True)
@@ -508,7 +517,7 @@ class TableCache:
         return records, to_vectors(rows)[[place for _, place in places]]
 
     async def _take(
-        self, mirror: Mirror, positions: Positions, *, vectors: bool
+        self, mirror: RowIndex, positions: Positions, *, vectors: bool
     ) -> tuple[list[tuple[int, int]], pa.Table]:
         """Return rows of the table, and pairs of position and index of its row."""
         await self.number()
@@ -526,7 +535,7 @@ class TableCache:
         # Replaced when it is whole: searches that run keep the old mirror, whose positions they hold.
         self.mirror = mirror
 
-    async def _take_in(self, mirror: Mirror) -> None:
+    async def _take_in(self, mirror: RowIndex) -> None:
         start = mirror.next_row_id
         mirror.load(await self.table.read_mirrored(start))
         if mirror.matrix is not None:
@@ -534,6 +543,6 @@ class TableCache:
                 positions = mirror.find_positions(numbers)
                 mirror.matrix.put(positions[positions >= 0], vectors[positions >= 0])
 
-    def _empty(self, *, vectors: bool) -> Mirror:
+    def _empty(self, *, vectors: bool) -> RowIndex:
         dimensions: int = self.table.schema.field(VECTOR).type.list_size
-        return Mirror(dimensions, vectors=vectors)
+        return RowIndex(dimensions, vectors=vectors)

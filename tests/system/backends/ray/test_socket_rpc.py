@@ -16,15 +16,15 @@ import pytest
 
 from sessiontree import ProviderModel, Runtime, SessionTree
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.backends.ray.client.local_line import (
+from sessiontree.backends.ray.client.serialization import dump_value, load_value
+from sessiontree.backends.ray.client.socket_rpc import (
     LINES_SOCKET,
     LineListener,
-    LineLost,
-    LocalLine,
     Methods,
+    SocketRpc,
+    SocketRpcClosed,
     connect_line,
 )
-from sessiontree.backends.ray.client.serialization import dump_value, load_value
 from sessiontree.backends.ray.hosts.transport import LineTransport
 from sessiontree.runtime.transport.frames import Hello, HostHealth
 from sessiontree.runtime.transport.link import HostLink, Mailbox
@@ -67,7 +67,7 @@ async def listener(tmp_path: Path) -> AsyncIterator[LineListener]:
 class Both:
     """Two ends of a line in one process."""
 
-    def __init__(self, here: LocalLine, there: LocalLine) -> None:
+    def __init__(self, here: SocketRpc, there: SocketRpc) -> None:
         self.here = here
         """The end that connected."""
         self.there = there
@@ -92,10 +92,10 @@ async def connect(listener: LineListener, tmp_path: Path) -> AsyncIterator[Conne
     all_lines: list[Both] = []
 
     async def connect(**methods: Any) -> Both:
-        made: asyncio.Future[LocalLine] = asyncio.get_running_loop().create_future()
+        made: asyncio.Future[SocketRpc] = asyncio.get_running_loop().create_future()
 
-        def make() -> LocalLine:
-            line = LocalLine(methods)
+        def make() -> SocketRpc:
+            line = SocketRpc(methods)
             made.set_result(line)
             return line
 
@@ -139,7 +139,7 @@ async def test_calls_and_their_answers_over_a_line(connect: Connect) -> None:
         assert await waiting == "held back"
 
 
-async def test_a_call_that_only_waits_ends_with_its_caller(connect: Connect) -> None:
+async def test_call_that_only_waits_ends_with_its_caller(connect: Connect) -> None:
     """Cancelled at one end, it is cancelled at the other; a call that changes something is carried out."""
     ended: asyncio.Queue[str] = asyncio.Queue()
     release = asyncio.Event()
@@ -167,7 +167,7 @@ async def test_a_call_that_only_waits_ends_with_its_caller(connect: Connect) -> 
         assert both.here.is_open
 
 
-async def test_an_answer_that_cannot_be_sent_closes_the_line(connect: Connect) -> None:
+async def test_answer_that_cannot_be_sent_closes_the_line(connect: Connect) -> None:
     """The caller is informed, and gets the reason from the actor."""
 
     async def unsendable() -> object:
@@ -175,29 +175,29 @@ async def test_an_answer_that_cannot_be_sent_closes_the_line(connect: Connect) -
 
     both = await connect(unsendable=unsendable)
     async with asyncio.timeout(PATIENCE_S):
-        with pytest.raises(LineLost):
+        with pytest.raises(SocketRpcClosed):
             await both.here.ask("unsendable")
 
 
 @pytest.mark.parametrize("whose", ["here", "there"])
-async def test_a_line_that_closes_fails_what_waits(connect: Connect, whose: str) -> None:
+async def test_line_that_closes_fails_what_waits(connect: Connect, whose: str) -> None:
     """Either end may close it; whatever is called afterwards fails at once."""
     both = await connect(never=asyncio.Event().wait)
     waiting = asyncio.ensure_future(both.here.ask("never"))
     await asyncio.sleep(0)
     getattr(both, whose).close()
     async with asyncio.timeout(PATIENCE_S):
-        with pytest.raises(LineLost):
+        with pytest.raises(SocketRpcClosed):
             await waiting
     assert not both.here.is_open
-    with pytest.raises(LineLost):
+    with pytest.raises(SocketRpcClosed):
         both.here.tell("never")
-    with pytest.raises(LineLost):
+    with pytest.raises(SocketRpcClosed):
         await both.here.ask("never")
 
 
 @pytest.mark.parametrize("name", ["fail", "unknown"])
-async def test_a_call_that_fails_closes_the_line(connect: Connect, name: str) -> None:
+async def test_call_that_fails_closes_the_line(connect: Connect, name: str) -> None:
     """The caller repeats it as a call of the actor, which has the words for it."""
 
     async def fail() -> None:
@@ -205,7 +205,7 @@ async def test_a_call_that_fails_closes_the_line(connect: Connect, name: str) ->
 
     both = await connect(fail=fail)
     async with asyncio.timeout(PATIENCE_S):
-        with pytest.raises(LineLost):
+        with pytest.raises(SocketRpcClosed):
             await both.here.ask(name)
 
 
@@ -213,8 +213,8 @@ async def test_only_admitted_processes_get_a_line(listener: LineListener, tmp_pa
     """Another process of the same user is sent nothing, and nothing of it is read; neither after its turn."""
     path, made = tmp_path / LINES_SOCKET, []
 
-    def make() -> LocalLine:
-        made.append(LocalLine({}))
+    def make() -> SocketRpc:
+        made.append(SocketRpc({}))
         return made[-1]
 
     listener.admit(os.getppid(), make)
@@ -226,7 +226,7 @@ async def test_only_admitted_processes_get_a_line(listener: LineListener, tmp_pa
         listener.refuse(os.getpid())
         here = await connect_line(path, os.getpid(), {})
         if here is not None:
-            with pytest.raises(LineLost):
+            with pytest.raises(SocketRpcClosed):
                 await here.ask("anything")
     assert made == []
 
@@ -249,10 +249,10 @@ async def test_only_the_expected_process_is_connected_to(impostor: Path, tmp_pat
     assert await connect_line(tmp_path / "nowhere", os.getpid(), {}) is None
 
 
-async def test_a_listener_without_a_place_admits_nobody(tmp_path: Path) -> None:
+async def test_listener_without_a_place_admits_nobody(tmp_path: Path) -> None:
     """Its processes call actors then."""
     listener = LineListener(tmp_path / "missing" / LINES_SOCKET)
-    listener.admit(os.getpid(), partial(LocalLine, {}))
+    listener.admit(os.getpid(), partial(SocketRpc, {}))
     assert await connect_line(tmp_path / "missing" / LINES_SOCKET, os.getpid(), {}) is None
     listener.close()
 
@@ -275,7 +275,7 @@ class Actor:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._mailbox = Mailbox(lambda frame: self._mailbox.put(frame))
-        self.lines: list[LocalLine] = []
+        self.lines: list[SocketRpc] = []
         self.calls = 0
         """How often it was called as an actor."""
         self.heard = 0
@@ -384,9 +384,7 @@ def connections(path: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_runtime")  # its runtime shares the run's Ray
 @pytest.mark.parametrize("has_lines", [True, pytest.param(False, marks=pytest.mark.long)])
-async def test_a_reply_is_shown_piece_by_piece_with_and_without_lines(
-    tmp_path: Path, has_lines: bool
-) -> None:
+async def test_reply_is_shown_piece_by_piece_with_and_without_lines(tmp_path: Path, has_lines: bool) -> None:
     """With a socket, the gateway, hosts and watchers have lines, besides the one for questions."""
     text = "".join(f"{number} " for number in range(300))
     (tmp_path / "workspace").mkdir()
