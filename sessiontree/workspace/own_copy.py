@@ -204,7 +204,7 @@ class OwnCopy:
         return old if old is not None and hashlib.sha256(old).hexdigest() == changed.before else None
 
     def _read_kept_content(self, changed: ChangedFile) -> bytes | None:
-        """Return the content of a file that was kept; None if there was none, or it has changed since."""
+        """Return the content of a file that was kept; None if nothing was kept, or it has changed since."""
         if changed.unusable or not changed.after:
             return None
         with suppress(OSError):
