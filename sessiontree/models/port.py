@@ -159,8 +159,7 @@ GatewayModel = RemoteModel | StreamingModel
 Model = InProcessModel | GatewayModel
 """Any model. A model that knows the size of its context has an attribute ``context_tokens``. One that
 reads only text has ``reads_images = False``. A model that holds connections has an ``async def close()``,
-which is called when a tree that it served is closed. One that has much to load has an
-``async def prepare()``, which may be called when a tree that it serves is opened."""
+which is called when a tree that it served is closed."""
 
 
 def make_summary_key(agent: str) -> str:

@@ -265,10 +265,6 @@ class ProviderModel:
             async for piece in pieces:
                 yield piece
 
-    async def prepare(self) -> None:
-        """Load the provider's library, which the first question needs."""
-        await asyncio.to_thread(load, _CALLS)
-
     async def close(self) -> None:
         """Let go of its connections; the next question opens new ones.
 

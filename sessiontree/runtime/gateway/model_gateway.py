@@ -6,8 +6,7 @@ Long because both ends of one conversation are here, with every message between 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from sys import intern
@@ -72,16 +71,7 @@ class Forget:
     keep_conversation: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Prepare:
-    """Open the models of a tree before its first request, and load what they need."""
-
-    tree_id: str
-    equipment: str
-    """As for :class:`Ask`."""
-
-
-GatewayFrame: TypeAlias = Ask | Forget | Watch | Prepare
+GatewayFrame: TypeAlias = Ask | Forget | Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +350,7 @@ MAX_LOSSES = 3
 
 
 class GatewayLink:
-    """A gateway in another process, started with the first tree whose models wait.
+    """A gateway in another process, started with the first request.
 
     Args:
         make_transport: Starts a gateway and returns the transport to it.
@@ -389,16 +379,6 @@ class GatewayLink:
         self._tickets: dict[tuple[str, str], int] = {}
         self._known: set[tuple[str, str]] = set()
         self._watched: set[str] = set()
-
-    def prepare(self, tree_id: str) -> None:
-        """Have a tree's models opened now.
-
-        The start of the process and a provider's library take a second each. Without this the first request
-        of the first tree would wait for both, after the start of its host instead of meanwhile.
-        """
-        equipment = self._equipment_of(tree_id)
-        if equipment is not None:
-            self._ensure_running().send(Prepare(tree_id, equipment))
 
     def ask(self, question: AskModel, asker: Asker) -> None:
         """Send a request to the tree's model; an earlier request of the same session is withdrawn."""
@@ -586,11 +566,6 @@ class PendingAsk:
         self.host.emit(self.tree_id, self.session, event)
 
 
-async def _prepare_model(prepare: Callable[[], Awaitable[None]]) -> None:
-    with suppress(Exception):  # the first request finds the same fault, and reports it
-        await prepare()
-
-
 class GatewayHost:
     """Accepts requests as numbered frames and keeps answers until they are acknowledged.
 
@@ -600,7 +575,6 @@ class GatewayHost:
 
     def __init__(self, models_of: Callable[[str], Mapping[str, GatewayModel]]) -> None:
         self._equipment: dict[str, str] = {}
-        self._find_models = models_of
         self._core = GatewayCore(lambda tree_id: models_of(self._equipment[tree_id]))
         self._mailbox = Mailbox(self._take)
         self._watched: set[str] = set()
@@ -610,7 +584,6 @@ class GatewayHost:
         """Whether an event was pushed in this turn of the event loop; those that follow go together."""
         self._late: list[Progress] = []
         """Events that follow it."""
-        self._preparing: set[asyncio.Task[None]] = set()
 
     def receive(self, frames: Sequence[tuple[int, GatewayFrame]]) -> None:
         """Accept frames; repeats are dropped, early ones wait for those before them."""
@@ -623,8 +596,6 @@ class GatewayHost:
     def _take(self, frame: GatewayFrame) -> None:
         if isinstance(frame, Ask):
             self._ask(frame)
-        elif isinstance(frame, Prepare):
-            self._prepare(frame)
         elif isinstance(frame, Watch):
             change = self._watched.add if frame.watched else self._watched.discard
             change(frame.tree_id)
@@ -632,17 +603,6 @@ class GatewayHost:
             self._core.withdraw(frame.tree_id, frame.session)
         else:
             self._core.forget(frame.tree_id, frame.session)
-
-    def _prepare(self, frame: Prepare) -> None:
-        try:
-            models = self._find_models(frame.equipment).values()
-        except Exception:  # noqa: BLE001 - the first request fails with the same error, and says so
-            return
-        for model in models:
-            if (prepare := getattr(model, "prepare", None)) is not None:
-                task = asyncio.ensure_future(_prepare_model(prepare))
-                self._preparing.add(task)  # else nothing holds it
-                task.add_done_callback(self._preparing.discard)
 
     def _ask(self, frame: Ask) -> None:
         self._equipment[frame.tree_id] = frame.equipment

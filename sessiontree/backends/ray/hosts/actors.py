@@ -37,7 +37,7 @@ from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ask_for_keys_by
 from sessiontree.models.port import GatewayModel
-from sessiontree.runtime.gateway.model_gateway import Ask, GatewayHost, Prepare
+from sessiontree.runtime.gateway.model_gateway import Ask, GatewayHost
 from sessiontree.runtime.host.host import HostCore, HostResources
 from sessiontree.runtime.host.host_process import OwnProcess, measure_resident_bytes
 from sessiontree.runtime.memory.memory_api import Ended, MemoryClient, MemoryRight, ScopeAnswer
@@ -238,9 +238,7 @@ class FrameActor(Generic[Core]):
         await self._receive(load_value(data))
 
     async def _receive(self, frames: tuple[tuple[int, Any], ...]) -> None:
-        await self._resources.fetch(
-            frame.equipment for _, frame in frames if isinstance(frame, Adopt | Ask | Prepare)
-        )
+        await self._resources.fetch(frame.equipment for _, frame in frames if isinstance(frame, Adopt | Ask))
         self._core.receive(frames)
 
     async def poll(self, after: int, wait_s: float) -> bytes:

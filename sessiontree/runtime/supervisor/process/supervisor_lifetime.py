@@ -85,7 +85,6 @@ class SupervisorLifetime(TreeControl):
         self._clock = TreeClock()
         self._side_service: SideService | None = None
         self._opening = asyncio.Lock()
-        self._gateway: GatewayLink | None = None
         self.resources: dict[str, PackedResources] = {}
         """Of each open tree, what it came with."""
         self.supervisor: Supervisor | None = None
@@ -138,7 +137,6 @@ class SupervisorLifetime(TreeControl):
         gateway = GatewayLink(
             self._starts.gateway, self._hub, self.get_equipment, resend_after_s=RESEND_AFTER_S
         )
-        self._gateway = gateway
         self.supervisor = Supervisor(
             journal,
             self._starts.host,
@@ -179,7 +177,6 @@ class SupervisorLifetime(TreeControl):
         except BaseException:
             self._let_go(config.tree_id)
             raise
-        self._prepare_models(config.tree_id)
 
     async def resume(
         self,
@@ -202,11 +199,6 @@ class SupervisorLifetime(TreeControl):
             if not was_open:
                 self._let_go(tree_id)
             raise
-        self._prepare_models(tree_id)
-
-    def _prepare_models(self, tree_id: str) -> None:
-        if self._gateway is not None:
-            self._gateway.prepare(tree_id)
 
     async def release(self, tree_id: str) -> None:
         """Let a tree go; it stays in the journal."""
