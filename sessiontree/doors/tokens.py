@@ -137,7 +137,7 @@ class TokenFile:
         form = _FORM.fullmatch(given)
         token_id, secret = ("", "") if form is None else form.groups()
         for each in self.all():
-            # The id is no secret. The digest is compared in constant time.
+            # The id is public. The digest is secret, so it is compared in constant time.
             if each.token_id == token_id and hmac.compare_digest(each.digest, _compute_digest(secret)):
                 if refusal := each.refusal(now_ms):
                     raise ConfigError(f"{refusal}: make another one with `sessiontree tokens create`")

@@ -137,7 +137,7 @@ def end_below(root: int, spared: Collection[ProcessIdentity] = (), within_s: flo
         found = find_living_below(root, spared)
         killed.update(process for process in found if _kill(process, root))
         # Below another root, a process may be on its way between two parents while they are listed, so one
-        # empty list is no proof.
+        # empty list does not prove that none is left.
         empty = 0 if found else empty + 1
         if not _has_children() if is_own else empty == EMPTY_LISTS:
             break

@@ -89,7 +89,7 @@ async def watch_pages(feed: TreeFeed, pages: CanvasPages) -> None:
         }
         for session, path in shown.items():
             stamp = path, await asyncio.to_thread(pages.stamp, path)
-            # The first look at a file is no change.
+            # The first look at a file does not count as a change.
             known = seen.get(session, stamp)
             seen[session] = stamp
             # Race: the session may have ended while a thread looked at its file.

@@ -112,7 +112,7 @@ class DueTrees:
     async def _serve(self, due: ScheduledTree) -> None:
         tree_id = due.config.tree_id
         try:
-            # Asked first: a tree that another program runs does its own jobs, and is no failure to report.
+            # Asked first: a program that runs the tree does its jobs too, so this is not a failure to report.
             if not await _is_open(due.place, tree_id):
                 async with await self._resume(due.place, due.config) as tree:
                     await self._wait_for_rest(tree, due.place)

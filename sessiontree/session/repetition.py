@@ -162,7 +162,7 @@ def _summarize_end(result: ToolResultMessage) -> str:
     if code in _ALIKE_BY_CODE:
         return f"error {code}"
     images = "".join(block.data for block in result.content if isinstance(block, ImageContent))
-    # Marks around text from outside have a new number each time; that alone is no difference.
+    # Marks around text from outside get a new number each time, so the numbers are not compared.
     return f"{result.is_error} {remove_numbers(result.text)} {images}"
 
 

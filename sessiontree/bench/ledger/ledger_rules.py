@@ -210,7 +210,7 @@ class CostCap:
             need = max(unspent / (2 * self.concurrency), 2 * stopped_usd)
             if need > unspent > stopped_usd:
                 need = unspent
-        # Open attempts may cost less than they hold, so the end is only declared when none of them is left.
+        # Open attempts may cost less than they hold, so the run ends only when no attempt is open.
         if unspent <= 0 or need > unspent:
             return "wait" if reserved_usd > 0 else "reached"
         return "wait" if need > unspent - reserved_usd else need

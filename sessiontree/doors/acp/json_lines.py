@@ -144,7 +144,7 @@ class MessageLines:
                     raise _LineTooLongError
                 return line
             self._scanned = len(self._buffer)
-            # Dropped as it comes, so that a line without an end does not fill the memory.
+            # The bytes are dropped as they arrive, so an endless line cannot fill the memory.
             if self._scanned > MAX_LINE_BYTES:
                 self._buffer.clear()
                 self._scanned, self._is_skipping = 0, True

@@ -96,7 +96,7 @@ def _is_own(part: Any) -> bool:
 def _read_replay(message: AssistantMessage, system: str) -> Any:
     """Return the provider's own form of a reply, or None if it may not go back or can't be read."""
     replay = message.replay_for(system)
-    # Our own blocks hold what was said, so a form that can't be read is no loss but that of signatures.
+    # Our own blocks hold what was said, so a form that can't be read costs only the signatures.
     if replay is None or replay.version != REPLAY_VERSION:
         return None
     try:

@@ -161,7 +161,7 @@ class Scheduler:
         self._match(pool)
 
     def on_freed(self, link: HostLink) -> None:
-        """Note that a host is ready, or has let go of a session that had to leave at once."""
+        """Note that a host is ready, or that it released a session that had to leave at once."""
         pool = self._pools[link.pool]
         if link in pool.starting:
             pool.starting.discard(link)

@@ -132,7 +132,7 @@ class CommandWatch:
             memory += self._beside.charged(use.pids, bounds.memory_bytes - memory)
         if memory > bounds.memory_bytes or _is_memory_short():
             return Excess("memory_bytes", bounds.memory_bytes)
-        # Processes that end at once are counted for a moment, so a single look at the limit is no proof.
+        # Short-lived processes are counted for a moment, so only two counts in a row prove an excess.
         was_crowded = self._crowded
         self._crowded = use.processes > bounds.processes - NEARLY
         if was_crowded and self._crowded:

@@ -429,8 +429,8 @@ class CommandProcess:
         head, tail, dropped = self._keeper.kept()
         if ended_for is not None and ended_for is not TIMED_OUT:
             return Finished("limit", None, signal.SIGKILL, head, tail, dropped, elapsed_s, *ended_for)
-        # Read only now: a killed launcher may have been cut in the middle of a line, which is no error if a
-        # bound was exceeded.
+        # Read only now: a launcher that was killed for an exceeded bound may leave half a line, and
+        # `read_report` may raise an error for that.
         report = read_report(self._told)
         if self._asked:
             return _describe_timeout(report, head, tail, dropped, elapsed_s)

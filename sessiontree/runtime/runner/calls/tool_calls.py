@@ -153,9 +153,8 @@ class RunningCalls:
             self._timer = None
         for _, running in self._book.list_running():
             running.signals.cancelled = True
-        self._on_abandoned = (
-            _ignore_abandoned  # the session goes now, not with the next collection of garbage
-        )
+        # Without the callback's cycle, the session is freed now and not by the next garbage collection.
+        self._on_abandoned = _ignore_abandoned
 
     async def run(
         self,
