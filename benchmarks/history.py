@@ -30,12 +30,7 @@ from benchmarks.journal import SPEC
 from benchmarks.places import places
 from benchmarks.report import Figure, Options, read_options, show
 from sessiontree import AsyncFunctionModel, Limits, ModelRequest, SessionTree, script_call
-from sessiontree.contracts.facts.session_facts import (
-    ContextCompacted,
-    SessionFact,
-    TurnFailed,
-    TurnStarted,
-)
+from sessiontree.contracts.facts.session_facts import ContextCompacted, SessionFact, TurnFailed, TurnStarted
 from sessiontree.contracts.tools.agent import CHARS_PER_TOKEN, AgentConfig
 from sessiontree.contracts.values.messages import NOTHING_USED, TextContent, UserMessage
 from sessiontree.dispatch.tool_table import ToolTable

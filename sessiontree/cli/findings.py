@@ -18,14 +18,7 @@ from sessiontree.backends.ray.engine.engine_settings import (
     RayOptions,
     check_version,
 )
-from sessiontree.cli.checkup import (
-    SHARED_MEMORY,
-    Confinement,
-    Installation,
-    LiveRuntime,
-    State,
-    SystemLimits,
-)
+from sessiontree.cli.checkup import SHARED_MEMORY, Confinement, Installation, LiveRuntime, State, SystemLimits
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.runtime.scheduling.settings import OBSERVING
 from sessiontree.sandbox import CommandConfinement, Level

@@ -8,13 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sessiontree import (
-    ConfigError,
-    Configuration,
-    SessionResult,
-    SessionTree,
-    ValidationError,
-)
+from sessiontree import ConfigError, Configuration, SessionResult, SessionTree, ValidationError
 from sessiontree.api.programs.program_files import read_programs
 from sessiontree.api.programs.program_grants import grant_program
 from sessiontree.api.runtime.runtime_options import BackendName

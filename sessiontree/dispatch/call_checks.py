@@ -21,9 +21,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.handles.protection import Protection
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.approvals import CheckedCall, RejectedCall
-from sessiontree.contracts.recorded.results import (
-    make_blocked_message,
-)
+from sessiontree.contracts.recorded.results import make_blocked_message
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.contracts.tools.hooks import CalledTool, HookContext

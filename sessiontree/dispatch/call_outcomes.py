@@ -10,21 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sessiontree.contracts.errors import (
-    ExecutionError,
-    PermissionDenied,
-    Timeout,
-    ToolError,
-    describe_error,
-)
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Timeout, ToolError, describe_error
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.client_calls import ClientAnswer
 from sessiontree.contracts.recorded.codec import Outcome
 from sessiontree.contracts.recorded.programs import MAX_ANSWER_CHARS, is_of_program
-from sessiontree.contracts.recorded.results import (
-    make_error_message,
-    make_pending_message,
-)
+from sessiontree.contracts.recorded.results import make_error_message, make_pending_message
 from sessiontree.contracts.recorded.tool_inputs import InputNeeded
 from sessiontree.contracts.tools.author_errors import add_frames, report_error
 from sessiontree.contracts.tools.client_tool import PERSON_ASKED

@@ -11,10 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import current_thread, main_thread
 
-from sessiontree.contracts.errors import (
-    ExecutionError,
-    ToolError,
-)
+from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.handles.protection import Protection
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.programs import MAX_ANSWER_CHARS, is_of_program

@@ -22,13 +22,7 @@ from sessiontree.contracts.values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from sessiontree.models.port import (
-    CallPiece,
-    ModelRequest,
-    Piece,
-    StopPiece,
-    ToolSpec,
-)
+from sessiontree.models.port import CallPiece, ModelRequest, Piece, StopPiece, ToolSpec
 from sessiontree.schema.constrained import (
     ARGUMENTS,
     REPLY,

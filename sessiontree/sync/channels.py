@@ -10,11 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, TextIO, TypeAlias, TypeVar, cast
 
-from sessiontree.api.options.options import (
-    ApproverLike,
-    ChannelLike,
-    get_channel_members,
-)
+from sessiontree.api.options.options import ApproverLike, ChannelLike, get_channel_members
 from sessiontree.channels import terminal
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.program_channels import Approver, CallbackChannel

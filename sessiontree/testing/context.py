@@ -46,9 +46,7 @@ from sessiontree.contracts.handles.ports import (
     Writer,
 )
 from sessiontree.contracts.handles.previews import Previews, PublishedPage
-from sessiontree.contracts.handles.runtime_control import (
-    RuntimeControl,
-)
+from sessiontree.contracts.handles.runtime_control import RuntimeControl
 from sessiontree.contracts.handles.speech import SpeechSynthesizer
 from sessiontree.contracts.handles.vision import Vision
 from sessiontree.contracts.kinds import SessionKind, SessionStatus

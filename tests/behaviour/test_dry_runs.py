@@ -30,11 +30,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.contracts.facts import stimuli
-from sessiontree.contracts.facts.session_facts import (
-    CallResolved,
-    RunFinished,
-    TurnStarted,
-)
+from sessiontree.contracts.facts.session_facts import CallResolved, RunFinished, TurnStarted
 from sessiontree.contracts.values.messages import AssistantMessage, TextContent, Usage
 from sessiontree.contracts.values.session_ids import SessionIds, compute_session_key
 from sessiontree.journal.claim import list_journal_dirs

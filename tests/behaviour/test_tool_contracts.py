@@ -11,16 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
-from sessiontree import (
-    CHANNEL,
-    READER,
-    WRITER,
-    PermissionTier,
-    Tool,
-    ToolContext,
-    ValidationError,
-    tool,
-)
+from sessiontree import CHANNEL, READER, WRITER, PermissionTier, Tool, ToolContext, ValidationError, tool
 from sessiontree.testing.tool_contract import Part, ToolCase, ToolContract, check_tool_contract
 from tests.behaviour.contract_fixtures import AT_ONCE, LINES, SHORT, TEXT, TOOLS
 from tests.behaviour.tool_contract_fixtures import every_contract

@@ -36,12 +36,7 @@ from sessiontree.api.runtime.paths import get_config_folder, make_absolute
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.contracts.settings.given_values import take_settings
-from sessiontree.contracts.settings.settings import (
-    Budget,
-    Limits,
-    suggest_names,
-    suggest_nearest,
-)
+from sessiontree.contracts.settings.settings import Budget, Limits, suggest_names, suggest_nearest
 from sessiontree.mcp.settings import McpServer, merge_servers, read_server_file
 from sessiontree.models.port import Model
 from sessiontree.models.providers.provider_model import complete_model_name

@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from sessiontree.api.options.options import make_nonce, make_tree_id
-from sessiontree.contracts.errors import (
-    ConfigError,
-    JournalError,
-    TreeNotFound,
-)
+from sessiontree.contracts.errors import ConfigError, JournalError, TreeNotFound
 from sessiontree.contracts.facts.tree_config import TreeSummary
 from sessiontree.contracts.reports.dry_run import DryRun
 from sessiontree.contracts.reports.replay_report import ReplayReport

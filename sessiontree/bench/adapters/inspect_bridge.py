@@ -17,14 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 import anyio.abc
-from inspect_ai.model import (
-    ChatMessage,
-    ChatMessageSystem,
-    ChatMessageUser,
-    GenerateConfig,
-    Model,
-    get_model,
-)
+from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, GenerateConfig, Model, get_model
 from inspect_ai.tool import Tool as InspectTool
 from inspect_ai.tool import ToolDef, ToolSource
 from inspect_ai.util import span, store

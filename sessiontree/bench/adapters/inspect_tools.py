@@ -11,13 +11,7 @@ from inspect_ai.model import ChatMessageAssistant, ChatMessageTool, execute_tool
 from inspect_ai.tool import ToolCall as InspectCall
 from inspect_ai.tool import ToolDef
 
-from sessiontree import (
-    ClientTool,
-    PermissionTier,
-    SessionKind,
-    ToolCall,
-    ToolResult,
-)
+from sessiontree import ClientTool, PermissionTier, SessionKind, ToolCall, ToolResult
 from sessiontree.api.tree.client_calls import WaitingCall
 from sessiontree.bench.adapters.inspect_messages import extract_images
 from sessiontree.contracts.recorded.programs import PROGRAM_TOOL

@@ -15,14 +15,7 @@ from typing import Any, Final
 from sessiontree import ConfigError
 from sessiontree.bench.ledger.ledger_rules import LedgerRules
 from sessiontree.bench.ledger.ledger_schema import SCORE_COLUMNS
-from sessiontree.bench.ledger.ledger_tables import (
-    Key,
-    has_begun,
-    insert_row,
-    now_ms,
-    put_sample,
-    sample_row,
-)
+from sessiontree.bench.ledger.ledger_tables import Key, has_begun, insert_row, now_ms, put_sample, sample_row
 from sessiontree.bench.provenance.changes import describe_changes, is_scoring
 from sessiontree.bench.suite.samples import SampleData
 

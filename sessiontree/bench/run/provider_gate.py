@@ -12,16 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from sessiontree import (
-    App,
-    ConfigError,
-    Limits,
-    Model,
-    ProviderModel,
-    Runtime,
-    SessionTree,
-    SessionTreeError,
-)
+from sessiontree import App, ConfigError, Limits, Model, ProviderModel, Runtime, SessionTree, SessionTreeError
 from sessiontree.api.options.app import take_app
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.ledger.ledger_rules import Ending

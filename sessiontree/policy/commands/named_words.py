@@ -20,14 +20,7 @@ from typing import Final, NamedTuple
 
 from sessiontree.policy.commands import shell_names as names
 from sessiontree.policy.commands.command_line import is_harmless_variable
-from sessiontree.policy.commands.shell_lexer import (
-    Gap,
-    Part,
-    ShellCall,
-    ShellLexer,
-    ShellWord,
-    Variable,
-)
+from sessiontree.policy.commands.shell_lexer import Gap, Part, ShellCall, ShellLexer, ShellWord, Variable
 from sessiontree.policy.commands.word_forms import MAX_FORMS, expand_braces
 from sessiontree.policy.commands.word_uses import (
     ASSIGNED,

@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sessiontree.contracts.facts import stimuli
-from sessiontree.contracts.facts.session_facts import (
-    CallIntended,
-    CallResolved,
-    JobEnded,
-    SessionFact,
-)
+from sessiontree.contracts.facts.session_facts import CallIntended, CallResolved, JobEnded, SessionFact
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.reports.dry_run import CallForecast, DryCall, DryQuestion, DryRun, DrySession
 from sessiontree.contracts.settings.model_settings import ModelPrice

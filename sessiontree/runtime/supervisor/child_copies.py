@@ -17,12 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from sessiontree.contracts.errors import (
-    ExecutionError,
-    SessionNotFound,
-    SessionTreeError,
-    SpawnRefused,
-)
+from sessiontree.contracts.errors import ExecutionError, SessionNotFound, SessionTreeError, SpawnRefused
 from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
 from sessiontree.contracts.facts.tree_facts import ChangesKept, ChangesSettled
 from sessiontree.contracts.recorded.child_workspaces import ChangesState, ChildChanges, WorkspaceCopy

@@ -13,13 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Protocol, TypeAlias
 
-from sessiontree.contracts.errors import (
-    ExecutionError,
-    PermissionDenied,
-    Timeout,
-    ToolError,
-    ValidationError,
-)
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Timeout, ToolError, ValidationError
 from sessiontree.contracts.facts.session_facts import RunFailure
 from sessiontree.contracts.facts.stimuli import SendMode
 from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig

@@ -12,14 +12,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import (
-    AssistantMessage,
-    FunctionModel,
-    ModelRequest,
-    SessionKind,
-    SessionTree,
-    Usage,
-)
+from sessiontree import AssistantMessage, FunctionModel, ModelRequest, SessionKind, SessionTree, Usage
 from sessiontree.bench import Attempt, RunResults, Sample, Suite
 from sessiontree.bench.ledger.ledger_tables import open_ledger
 from sessiontree.contracts.values.messages import TextContent

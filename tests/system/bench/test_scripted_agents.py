@@ -13,14 +13,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree import (
-    AssistantMessage,
-    Message,
-    ModelRequest,
-    SessionKind,
-    ToolResultMessage,
-    UserMessage,
-)
+from sessiontree import AssistantMessage, Message, ModelRequest, SessionKind, ToolResultMessage, UserMessage
 from sessiontree.bench.suites.program_writer import ProgramWriter
 from sessiontree.bench.suites.scripted_agents import (
     SPAWN,

@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree import (
-    PermissionTier,
-    Rule,
-    ScriptedModel,
-    SessionTree,
-    ToolResult,
-    script_call,
-    tool,
-)
+from sessiontree import PermissionTier, Rule, ScriptedModel, SessionTree, ToolResult, script_call, tool
 from sessiontree.api.stored.tree_export import import_tree
 from tests.system.cli.command_fixtures import Program
 from tests.system.pages.waiting_program_fixtures import waiting_program_tree

@@ -5,12 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sessiontree.backends.ray.engine.engine_settings import OBJECT_STORE_BYTES, SYSTEM_CONFIG
-from sessiontree.backends.ray.supervisor import (
-    CONTROL_CALLS,
-    HOST_OPTIONS,
-    MEMORY_OPTIONS,
-    SUPERVISOR_CALLS,
-)
+from sessiontree.backends.ray.supervisor import CONTROL_CALLS, HOST_OPTIONS, MEMORY_OPTIONS, SUPERVISOR_CALLS
 
 
 def test_settings_of_ray_are_those_in_use() -> None:

@@ -17,15 +17,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import (
-    FunctionModel,
-    Limits,
-    ModelRequest,
-    PermissionTier,
-    SessionTree,
-    script_call,
-    tool,
-)
+from sessiontree import FunctionModel, Limits, ModelRequest, PermissionTier, SessionTree, script_call, tool
 from sessiontree.bench import Attempt, Sample, Suite, exact
 from sessiontree.models.answers import Answer
 

@@ -11,13 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree import (
-    FunctionModel,
-    ModelRequest,
-    ScriptedModel,
-    SessionKind,
-    SessionTree,
-)
+from sessiontree import FunctionModel, ModelRequest, ScriptedModel, SessionKind, SessionTree
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.contracts.errors import AnswerTooLate, JournalCorrupt
 from sessiontree.contracts.facts.tree_facts import ApprovalWaiting

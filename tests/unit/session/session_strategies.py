@@ -16,14 +16,7 @@ from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.values.messages import AssistantMessage, ToolCall
 from tests.unit.session.machine_fixtures import REAL, Machine
-from tests.unit.session.session_fixtures import (
-    RESULT_SCHEMA,
-    TOOLS,
-    call,
-    question,
-    reply,
-    spec,
-)
+from tests.unit.session.session_fixtures import RESULT_SCHEMA, TOOLS, call, question, reply, spec
 from tests.unit.session.world_fakes import World
 
 Moves: TypeAlias = Sequence[int | str | AssistantMessage]

@@ -8,16 +8,8 @@ import pytest
 
 from sessiontree.contracts.facts.session_facts import ApprovalWanted
 from sessiontree.contracts.facts.stimuli import ApprovalAsked, ResultOffered
-from sessiontree.session.instructions import (
-    AwaitCommit,
-    ToTree,
-    WakeSessionAt,
-)
-from tests.unit.session.session_fixtures import (
-    call,
-    digest,
-    sent,
-)
+from sessiontree.session.instructions import AwaitCommit, ToTree, WakeSessionAt
+from tests.unit.session.session_fixtures import call, digest, sent
 from tests.unit.session.world_fakes import opened
 
 

@@ -19,10 +19,7 @@ from sessiontree.contracts.facts.stimuli import (
     ChildTroubled,
     ResultOffered,
 )
-from sessiontree.session.instructions import (
-    CallModel,
-    RunApprover,
-)
+from sessiontree.session.instructions import CallModel, RunApprover
 from tests.unit.session.session_fixtures import question
 from tests.unit.session.world_fakes import opened
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 from sessiontree.contracts.facts.session_facts import Interrupted, RunFinished, TurnCut
 from sessiontree.contracts.facts.stimuli import ResultOffered
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.session.instructions import (
-    AbortCalls,
-    AnswerMessages,
-    CallModel,
-    WithdrawQuestion,
-)
+from sessiontree.session.instructions import AbortCalls, AnswerMessages, CallModel, WithdrawQuestion
 from tests.unit.session.session_fixtures import call, reply
 from tests.unit.session.world_fakes import opened
 

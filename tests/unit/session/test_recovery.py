@@ -9,12 +9,7 @@ import pytest
 from sessiontree.contracts.facts.session_facts import Opened
 from sessiontree.contracts.facts.stimuli import Adopted, ApprovalAsked, ApproverAsked
 from sessiontree.contracts.values.session_ids import SessionIds
-from sessiontree.session.instructions import (
-    CallModel,
-    ExecuteCall,
-    PrepareCall,
-    RunApprover,
-)
+from sessiontree.session.instructions import CallModel, ExecuteCall, PrepareCall, RunApprover
 from tests.unit.session.session_fixtures import call, question
 from tests.unit.session.world_fakes import World, opened
 

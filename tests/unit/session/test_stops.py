@@ -16,11 +16,7 @@ from sessiontree.contracts.facts.stimuli import (
     ResultOffered,
 )
 from sessiontree.session.decide import react
-from sessiontree.session.instructions import (
-    AbortCalls,
-    AnswerMessages,
-    RunApprover,
-)
+from sessiontree.session.instructions import AbortCalls, AnswerMessages, RunApprover
 from tests.unit.session.session_fixtures import call, question, verdict
 from tests.unit.session.world_fakes import World, opened
 

@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.errors import (
-    ExecutionError,
-    MemoryFailed,
-    PermissionDenied,
-    ValidationError,
-)
+from sessiontree.contracts.errors import ExecutionError, MemoryFailed, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.tool import Tool

@@ -18,17 +18,9 @@ from sessiontree.contracts.facts.tree_facts import (
     TreeFact,
 )
 from sessiontree.contracts.recorded.approvals import CheckedCall, answer_by_rules
-from sessiontree.tree.state.protocol import (
-    Decided,
-    LiftAsked,
-    TreeInstruction,
-    TreeStimulus,
-    WakeTreeAt,
-)
+from sessiontree.tree.state.protocol import Decided, LiftAsked, TreeInstruction, TreeStimulus, WakeTreeAt
 from tests.unit.tree.spawn_oracle import SpawnBooks
-from tests.unit.tree.tree_fixtures import (
-    is_event,
-)
+from tests.unit.tree.tree_fixtures import is_event
 
 
 @dataclass(slots=True)

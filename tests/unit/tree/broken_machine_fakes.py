@@ -62,11 +62,7 @@ from sessiontree.tree.state.protocol import (
 )
 from sessiontree.tree.state.state import TreeState
 from tests.unit.tree.harness_fixtures import Machine
-from tests.unit.tree.tree_fixtures import (
-    AGENTS,
-    TOOLS,
-    is_event,
-)
+from tests.unit.tree.tree_fixtures import AGENTS, TOOLS, is_event
 from tests.unit.tree.tree_state_oracle import restore, snapshot
 
 Answer = tuple[list[TreeFact], list[TreeInstruction]]

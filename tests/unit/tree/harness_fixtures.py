@@ -28,13 +28,7 @@ from sessiontree.tree.state.protocol import (
     TreeStimulus,
 )
 from sessiontree.tree.state.state import Session, TreeState, make_initial_tree
-from tests.unit.tree.tree_fixtures import (
-    approval_asked,
-    checked,
-    config,
-    result,
-    result_offered,
-)
+from tests.unit.tree.tree_fixtures import approval_asked, checked, config, result, result_offered
 from tests.unit.tree.tree_invariant_oracle import check_invariants
 from tests.unit.tree.tree_oracle import Watcher
 from tests.unit.tree.tree_state_oracle import restore, snapshot

@@ -21,14 +21,7 @@ from sessiontree.tree.state.protocol import (
     VisionReported,
 )
 from tests.unit.tree.harness_fixtures import Harness
-from tests.unit.tree.tree_fixtures import (
-    BRANCH,
-    IN_DOUBT,
-    LOOKS,
-    REMOVES,
-    WORKER,
-    approver_returned,
-)
+from tests.unit.tree.tree_fixtures import BRANCH, IN_DOUBT, LOOKS, REMOVES, WORKER, approver_returned
 
 LIMITS = Limits(
     max_depth=3,

@@ -14,22 +14,10 @@ from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.decide import react
 from sessiontree.tree.state.budgets import compute_remaining
-from sessiontree.tree.state.protocol import (
-    SessionLost,
-    SpawnAsked,
-    TreeOpened,
-    UsageReported,
-    WakeTreeAt,
-)
+from sessiontree.tree.state.protocol import SessionLost, SpawnAsked, TreeOpened, UsageReported, WakeTreeAt
 from sessiontree.tree.state.state import make_initial_tree
 from tests.unit.tree.harness_fixtures import Harness
-from tests.unit.tree.tree_fixtures import (
-    BRANCH,
-    WORKER,
-    config,
-    result,
-    result_offered,
-)
+from tests.unit.tree.tree_fixtures import BRANCH, WORKER, config, result, result_offered
 
 
 def use(harness: Harness, session: str, **usage: Any) -> None:

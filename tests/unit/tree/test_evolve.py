@@ -56,13 +56,7 @@ from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.state.evolve import evolve
 from sessiontree.tree.state.state import make_initial_tree
 from tests.unit.tree.harness_fixtures import Harness
-from tests.unit.tree.tree_fixtures import (
-    WORKER,
-    config,
-    job,
-    question,
-    result,
-)
+from tests.unit.tree.tree_fixtures import WORKER, config, job, question, result
 
 NOBODY = "main/b7"
 STRAY: list[typing.Any] = [

@@ -34,13 +34,7 @@ from sessiontree.tree.state.protocol import (
     UsageReported,
 )
 from tests.unit.tree.harness_fixtures import Harness
-from tests.unit.tree.tree_fixtures import (
-    BRANCH,
-    WORKER,
-    result,
-    result_offered,
-    trouble_reported,
-)
+from tests.unit.tree.tree_fixtures import BRANCH, WORKER, result, result_offered, trouble_reported
 
 
 def take_all(harness: Harness, session: str) -> None:

@@ -17,12 +17,7 @@ from sessiontree.tree.state.protocol import (
 )
 from sessiontree.tree.state.state import make_initial_tree
 from tests.unit.tree.harness_fixtures import Harness, as_json
-from tests.unit.tree.tree_fixtures import (
-    BRANCH,
-    WORKER,
-    approval_asked,
-    checked,
-)
+from tests.unit.tree.tree_fixtures import BRANCH, WORKER, approval_asked, checked
 from tests.unit.tree.tree_state_oracle import restore, snapshot
 
 

@@ -20,13 +20,7 @@ from sessiontree.contracts.recorded.approvals import Rule
 from sessiontree.contracts.settings.settings import Budget, Limits
 from sessiontree.tree.decide import react
 from sessiontree.tree.rules.spawn import end_of_life_ms
-from sessiontree.tree.state.protocol import (
-    AcceptSpawn,
-    RefuseSpawn,
-    SpawnAsked,
-    TreeOpened,
-    WakeTreeAt,
-)
+from sessiontree.tree.state.protocol import AcceptSpawn, RefuseSpawn, SpawnAsked, TreeOpened, WakeTreeAt
 from sessiontree.tree.state.state import make_initial_tree
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH, MAIN, WORKER, config

@@ -9,18 +9,9 @@ import pytest
 
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.decide import react
-from sessiontree.tree.state.protocol import (
-    AcceptSpawn,
-    SpawnAsked,
-    TreeOpened,
-)
+from sessiontree.tree.state.protocol import AcceptSpawn, SpawnAsked, TreeOpened
 from sessiontree.tree.state.state import TreeState, make_initial_tree
-from tests.unit.tree.tree_fixtures import (
-    WORKER,
-    config,
-    result,
-    result_offered,
-)
+from tests.unit.tree.tree_fixtures import WORKER, config, result, result_offered
 
 LARGE = 10_000
 SMALL = 100

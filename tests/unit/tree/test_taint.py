@@ -22,10 +22,7 @@ from sessiontree.tree.rules import lifecycle
 from sessiontree.tree.rules.lifecycle import ClosedOutput
 from sessiontree.tree.state.evolve import evolve
 from tests.unit.tree.harness_fixtures import Harness, Machine
-from tests.unit.tree.tree_fixtures import (
-    result,
-    taint_reported,
-)
+from tests.unit.tree.tree_fixtures import result, taint_reported
 from tests.unit.tree.tree_state_oracle import restore
 
 SEARCH = settings(

@@ -10,20 +10,9 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.decide import react
-from sessiontree.tree.state.protocol import (
-    SessionEmbodied,
-    SpawnAsked,
-    TreeOpened,
-)
+from sessiontree.tree.state.protocol import SessionEmbodied, SpawnAsked, TreeOpened
 from sessiontree.tree.state.state import SLACK, Alarm, AlarmKind, Alarms, make_initial_tree
-from tests.unit.tree.tree_fixtures import (
-    WORKER,
-    approval_asked,
-    checked,
-    config,
-    result,
-    result_offered,
-)
+from tests.unit.tree.tree_fixtures import WORKER, approval_asked, checked, config, result, result_offered
 
 alarms = st.builds(
     Alarm, st.integers(0, 20), st.sampled_from(AlarmKind), st.integers(-2, 2), st.sampled_from("abc")

@@ -46,9 +46,7 @@ from tests.unit.tree.approval_oracle import ApprovalBooks
 from tests.unit.tree.budget_oracle import BudgetBooks
 from tests.unit.tree.copy_oracle import CopyBooks
 from tests.unit.tree.spawn_oracle import SpawnBooks
-from tests.unit.tree.tree_fixtures import (
-    is_event,
-)
+from tests.unit.tree.tree_fixtures import is_event
 
 
 class Watcher:

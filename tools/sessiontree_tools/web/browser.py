@@ -9,14 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
-from sessiontree.contracts.handles.browser import (
-    ActionKind,
-    Browser,
-    ConsoleLine,
-    PageAction,
-    Tab,
-    Viewport,
-)
+from sessiontree.contracts.handles.browser import ActionKind, Browser, ConsoleLine, PageAction, Tab, Viewport
 from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import BROWSER, READER, WRITER

@@ -13,12 +13,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.handles.http_requests import (
-    MAX_SENT_BYTES,
-    HttpMethod,
-    HttpRequest,
-    HttpResponse,
-)
+from sessiontree.contracts.handles.http_requests import MAX_SENT_BYTES, HttpMethod, HttpRequest, HttpResponse
 from sessiontree.contracts.handles.ports import Page, Reader
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.capabilities import HTTP, READER, WRITER

@@ -17,12 +17,7 @@ from typing import Any, Generic, Literal, TypeVar
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from sessiontree.backends.ray.client.key_server import (
-    fetch_key,
-    fetch_options,
-    hide_memory,
-    take_variables,
-)
+from sessiontree.backends.ray.client.key_server import fetch_key, fetch_options, hide_memory, take_variables
 from sessiontree.backends.ray.client.serialization import (
     dump_value,
     load_value,

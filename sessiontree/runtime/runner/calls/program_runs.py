@@ -37,11 +37,7 @@ from sessiontree.contracts.values.jsonable import JsonValue, compute_digest
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.dispatch.results import ImmediateOutcome, make_result_message, mark_foreign
 from sessiontree.programs.found import find_interpreter
-from sessiontree.programs.interpreter_process import (
-    MOST_PROGRAMS,
-    InterpreterEndedError,
-    InterpreterProcess,
-)
+from sessiontree.programs.interpreter_process import MOST_PROGRAMS, InterpreterEndedError, InterpreterProcess
 from sessiontree.programs.orders import order_opening
 from sessiontree.programs.prelude import SPAWN
 from sessiontree.programs.signatures import TIMEOUT, ProgramFace

@@ -8,9 +8,7 @@ from sessiontree.contracts.recorded.canvas import CanvasQuestion
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.runtime.supervisor.canvas_viewers import format_action
 from sessiontree.runtime.supervisor.supervisor import Supervisor
-from sessiontree.runtime.transport.supervisor_api import (
-    CanvasApi,
-)
+from sessiontree.runtime.transport.supervisor_api import CanvasApi
 from sessiontree.tree.state import protocol as tree_stimuli
 
 

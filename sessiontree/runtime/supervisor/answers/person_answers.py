@@ -14,9 +14,7 @@ from sessiontree.runtime.supervisor.outside_answers import (
     list_waiting,
 )
 from sessiontree.runtime.supervisor.supervisor import Supervisor
-from sessiontree.runtime.transport.supervisor_api import (
-    PersonApi,
-)
+from sessiontree.runtime.transport.supervisor_api import PersonApi
 from sessiontree.tree.report import show_request
 from sessiontree.tree.state import protocol as tree_stimuli
 

@@ -7,10 +7,7 @@ from collections.abc import Callable, Mapping
 
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.runtime.supervisor.supervisor import Supervisor
-from sessiontree.runtime.transport.supervisor_api import (
-    ActorRow,
-    RuntimeApi,
-)
+from sessiontree.runtime.transport.supervisor_api import ActorRow, RuntimeApi
 
 
 class RuntimeAnswers(RuntimeApi):

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sessiontree.contracts.facts.tree_config import TreeConfig
-from sessiontree.contracts.facts.tree_facts import (
-    OutsideHookFailed,
-)
+from sessiontree.contracts.facts.tree_facts import OutsideHookFailed
 from sessiontree.contracts.recorded.cron import JobAction, JobChange, JobRow
 from sessiontree.journal.replay import read_config
 from sessiontree.runtime.replay.tree_fork import Identity
 from sessiontree.runtime.supervisor.supervisor import Supervisor
 from sessiontree.runtime.supervisor.timed_jobs import change_job
-from sessiontree.runtime.transport.supervisor_api import (
-    TreeApi,
-)
+from sessiontree.runtime.transport.supervisor_api import TreeApi
 from sessiontree.tree.report import ReceiptLine, receipt
 from sessiontree.tree.state import protocol as tree_stimuli
 

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sessiontree.contracts.errors import (
-    SessionClosed,
-    SessionTreeError,
-)
+from sessiontree.contracts.errors import SessionClosed, SessionTreeError
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.stimuli import (
     ApprovalAsked,

@@ -11,10 +11,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import (
-    ConfigError,
-    Runtime,
-)
+from sessiontree import ConfigError, Runtime
 
 KEYS = {
     "OPENAI_API_KEY": "sk-the-programs-own",

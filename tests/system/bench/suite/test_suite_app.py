@@ -8,16 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import (
-    AgentSpec,
-    App,
-    ConfigError,
-    FunctionModel,
-    Limits,
-    ModelRequest,
-    PermissionTier,
-    tool,
-)
+from sessiontree import AgentSpec, App, ConfigError, FunctionModel, Limits, ModelRequest, PermissionTier, tool
 from sessiontree.bench import Attempt
 from tests.system.bench.suite_fixtures import ECHO, ended, suite
 
