@@ -53,7 +53,12 @@ from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.backends.local.backend import Faults, LocalBackend
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.session_facts import CallIntended, CallOpened, CallResolved
-from sessiontree.contracts.facts.tree_facts import SessionEnded, SessionSpawned
+from sessiontree.contracts.facts.tree_facts import (
+    ResultHeld,
+    SessionEnded,
+    SessionReactivated,
+    SessionSpawned,
+)
 from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.journal.journal import Journal
@@ -136,6 +141,8 @@ class Unfinished:
         """Session and key of each call that was opened or intended and has no result."""
         self.sessions: set[str] = set()
         """Sessions below Main that were spawned and have not ended."""
+        self.kept: set[str] = set()
+        """Those that gave their final message and stay open; maybe for a program that was killed."""
 
     def hear(self, session: str, fact: object) -> None:
         """Take the next fact, of a session or of the tree."""
@@ -146,6 +153,10 @@ class Unfinished:
                 self.calls.discard((session, key))
             case SessionSpawned(spec=spec) if spec.session_id != "main":
                 self.sessions.add(spec.session_id)
+            case ResultHeld(session=held):
+                self.kept.add(held)
+            case SessionReactivated(session=active):
+                self.kept.discard(active)
             case SessionEnded(session=ended, forced=forced):
                 self.sessions.discard(ended)
                 if forced:
@@ -369,8 +380,12 @@ class Load:
         async for record in tree.events():
             unfinished.hear(record.session, read_fact(record.text))
             is_last = is_last or last in record.text
-            if is_last and not unfinished.calls and not unfinished.sessions:
+            if is_last and not unfinished.calls and unfinished.sessions <= unfinished.kept:
                 break
+        # A Branch that was started for a program stays open until its result is asked for; a program that was
+        # killed in between asks no more.
+        for session in unfinished.sessions:
+            await tree.session(session).result()
         return f"done {key}"
 
 

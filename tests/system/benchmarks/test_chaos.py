@@ -12,7 +12,13 @@ import pytest
 from benchmarks.chaos import GIVE_UP_S, Kill, Run, facts_of, judge, totals, with_earlier
 from benchmarks.chaos_program import Unfinished
 from sessiontree.contracts.facts.session_facts import CallResolved
-from sessiontree.contracts.facts.tree_facts import SessionEnded
+from sessiontree.contracts.facts.tree_facts import (
+    ResultHeld,
+    SessionEnded,
+    SessionReactivated,
+)
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.recorded.results import SessionResult
 
 ROOT = Path(__file__).parents[3]
 ZEROS = (
@@ -101,3 +107,12 @@ def test_judge_finds_what_it_looks_for(tmp_path: Path) -> None:
             unfinished.hear(session, fact)
     assert unfinished.calls
     assert unfinished.sessions
+
+
+def test_session_that_stays_open_for_a_program_is_kept_until_it_goes_on() -> None:
+    """It counts as unfinished again once it has work."""
+    unfinished = Unfinished()
+    unfinished.hear("", ResultHeld("main/b1", SessionResult(SessionStatus.COMPLETED, "done")))
+    assert unfinished.kept == {"main/b1"}
+    unfinished.hear("", SessionReactivated("main/b1"))
+    assert not unfinished.kept
