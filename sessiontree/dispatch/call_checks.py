@@ -38,6 +38,7 @@ from sessiontree.policy.compiled import SessionPolicy
 from sessiontree.policy.steps import OWNERS_ALONE
 
 _READ_ONLY: Final = PermissionTier.READ_ONLY
+_NOWHERE: Final[frozenset[str]] = frozenset()
 _UNKNOWN_PLACE: Final = frozenset({"\0"})
 """Stands for what a call would change that can't tell. It makes the call Elevated and allows no place."""
 MAX_UNREAD_SHOWN = 400
@@ -81,6 +82,7 @@ class CallChecks:
         self._place = str(rights.workspace_root)
         self._command_fingerprint = command_fingerprint
         self._protection = protection
+        self._may_leave_workspace = protection is not None and bool(rights.config.outside_roots)
         self._after_untrusted = policy.policy.after_untrusted
         self._max_tier = policy.find_highest_tier(())
 
@@ -207,7 +209,7 @@ class CallChecks:
             tool.check_allowed(params, self._rights.config)
         except PermissionDenied as error:
             return self._outcomes.make_error_outcome(key, call_id, tool.name, error, "denied")
-        outside = self._find_outside_places(tool, arguments)
+        outside = self._find_outside_places(tool, arguments) if self._may_leave_workspace else _NOWHERE
         if outside:
             tier = PermissionTier.ELEVATED
         if tier is _READ_ONLY:
@@ -259,12 +261,8 @@ class CallChecks:
 
     def _find_outside_places(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
         """Return the names of the allowed places outside the workspace to which a call's arguments lead."""
-        if (
-            self._protection is None
-            or not self._rights.config.outside_roots
-            or ToolFlag.WORKSPACE_ONLY not in tool.flags
-        ):
-            return frozenset()
+        if self._protection is None or ToolFlag.WORKSPACE_ONLY not in tool.flags:
+            return _NOWHERE
         try:
             paths = [*tool.list_changed_paths(arguments), *tool.list_read_paths(arguments)]
         except Exception as error:  # noqa: BLE001 - a tool that fails to report its paths reaches nothing else

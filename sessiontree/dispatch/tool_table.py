@@ -11,7 +11,7 @@ from typing import Any
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.recorded.capabilities import WRITER
+from sessiontree.contracts.recorded.capabilities import SHELL, WRITER
 from sessiontree.contracts.recorded.programs import ProgramSource
 from sessiontree.contracts.tools.client_tool import ClientTool, is_question_tool
 from sessiontree.contracts.tools.decorator import FunctionTool
@@ -35,10 +35,14 @@ class ToolEntry:
 
     name: str = field(init=False)
     """The canonical name."""
+    can_run_commands: bool = field(init=False)
+    """Whether it takes a command, or may be given a shell."""
 
     def __post_init__(self) -> None:
-        """Store the name, because every call reads it."""
+        """Store what every call reads."""
         object.__setattr__(self, "name", self.tool.name)
+        can_run = bool(self.tool.command_in) or SHELL.name in self.row.declared
+        object.__setattr__(self, "can_run_commands", can_run)
 
 
 class ToolTable:

@@ -58,13 +58,13 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     if state.compacting is not None:
         return compaction.answered(state, state.compacting, stimulus)
     message = stimulus.message
+    calls = message.tool_calls
     context, used = stimulus.context_tokens, message.usage.input_tokens
-    shared = context if len(message.tool_calls) > 1 else None
+    shared = context if len(calls) > 1 else None
     decision.facts.append(facts.TurnReplied(stimulus.turn, message, context_tokens=shared))
     is_full = context is not None and used >= FULL_SHARE * context
     if context is not None and is_full and not (state.is_crowded or state.compaction_failures):
         decision.facts.append(facts.ContextFilled(used, context))
-    calls = message.tool_calls
     if not calls:
         _take_final_reply(state, decision, stimulus)
         return decision

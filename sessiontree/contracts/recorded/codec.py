@@ -313,7 +313,7 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
         if member.metadata.get("sparse") is True
     }
     writers = [_make_writer(hints[name], encode) for name, (_, encode, _) in zip(names, pairs, strict=True)]
-    _WRITERS[shape.cls] = _compose(shape, names, writers)
+    _WRITERS[shape.cls] = _compose(shape, names, hints, writers)
     if len(names) == 1:
         only = attrgetter(*names)
         shape.values = lambda value: (only(value),)
@@ -322,25 +322,44 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
     return shape.values
 
 
-def _compose(shape: _Shape, names: Sequence[str], writers: Sequence[Write]) -> Write:
+def _compose(
+    shape: _Shape, names: Sequence[str], hints: Mapping[str, Any], writers: Sequence[Write]
+) -> Write:
     """Return the function that writes a value; it is compiled once, like ``__init__`` of a dataclass."""
     fixed = f'{{{{"kind":"{_KIND_OF[shape.cls]}","v":{shape.version}'
-    parts, known = [], {}
+    parts, known = [], dict[str, Any](_WORDS)
     for member, name, write in zip(shape.members, names, writers, strict=True):
-        is_sparse = member in shape.sparse
-        known[f"write_{name}"] = (
-            _make_sparse_writer(member, write, shape.sparse[member]) if is_sparse else write
-        )
-        label = "" if is_sparse else f',"{member}":'
-        parts.append(f"{label}{{write_{name}(value.{name})}}")
+        known[f"write_{name}"] = write
+        text = _write_in_place(name, hints[name])
+        if member in shape.sparse:
+            known[f"default_{name}"], known[f"label_{name}"] = shape.sparse[member], f',"{member}":'
+            parts.append(f"{{nothing if value.{name} == default_{name} else label_{name} + ({text})}}")
+        else:
+            parts.append(f',"{member}":{{{text}}}')
     source = f"lambda value: f'{fixed}{''.join(parts)}}}}}'"
     composed: Write = eval(source, known)  # noqa: S307 - kinds and names of our own classes, nothing else
     return composed
 
 
-def _make_sparse_writer(member: str, write: Write, default: Any) -> Write:
-    """Return a function that writes a member with its name, or nothing if the value is the default."""
-    return lambda item: "" if item == default else f',"{member}":{write(item)}'
+_WORDS: Final = {"nothing": "", "null": "null", "true": "true", "false": "false", "empty": "[]"}
+"""Texts by the names that composed functions have for them."""
+
+
+def _write_in_place(name: str, hint: Any) -> str:
+    """Return the expression that writes a field; the most frequent values are written without a call.
+
+    By the exact type: a subclass, such as a member of an enum, may have another text.
+    """
+    item, write = f"value.{name}", f"write_{name}(value.{name})"
+    if hint is int:
+        return f"repr({item}) if type({item}) is int else {write}"
+    if hint is bool:
+        return f"true if {item} is True else false if {item} is False else {write}"
+    if get_origin(hint) in {Union, types.UnionType} and type(None) in get_args(hint):
+        return f"null if {item} is None else {write}"
+    if get_origin(hint) is tuple:
+        return f"empty if {item} == () else {write}"
+    return write
 
 
 def _make_writer(hint: Any, encode: Convert | None) -> Write:
@@ -354,10 +373,10 @@ def _make_writer(hint: Any, encode: Convert | None) -> Write:
     if isinstance(hint, type) and hint in _KIND_OF:
         return pack
     if _is_optional_fact(hint):
-        return lambda item: "null" if item is None else pack(item)
+        return pack
     if get_origin(hint) is tuple and get_args(hint)[1:] == (...,) and get_args(hint)[0] in _KIND_OF:
         return lambda items: f"[{','.join(map(pack, items))}]"
-    return lambda item: dump_json(encode(item)) if item else _write_nothing(item, encode)
+    return lambda item: dump_json(encode(item))
 
 
 def _is_optional_fact(hint: Any) -> bool:
@@ -377,12 +396,6 @@ def _write_any(item: Any) -> str:
     if kind is bool:
         return "true" if item else "false"
     return dump_json(item)
-
-
-def _write_nothing(item: Any, encode: Convert) -> str:
-    if item is None:
-        return "null"
-    return "[]" if item == () else dump_json(encode(item))
 
 
 def _name_member(name: str) -> str:

@@ -142,13 +142,11 @@ class SessionDriver:
     async def _run_inside(self, execute: instructions.ExecuteCall, me: asyncio.Task[Any] | None) -> bool:
         """Run a call inside the driver; return False if it was abandoned and another driver runs by now."""
         self.in_call = True
-        report = self._reporter.flush_later()
-        try:
-            outcome = await self._calls.run(execute, me)
-        finally:
-            report.cancel()
+        self._reporter.begin_call()
+        outcome = await self._calls.run(execute, me)
         if self.task is not me:
             return False
+        self._reporter.end_call()
         self.in_call = False
         if outcome is not None:
             self._calls.endings.finish(outcome)

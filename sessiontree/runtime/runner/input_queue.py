@@ -108,7 +108,8 @@ class InputQueue:
             self._tasks.begin(partial(self._admit_own, cause, first, *others))
         else:
             self._own.append((cause, first))
-            self._own.extend([(cause, each) for each in others])
+            for each in others:
+                self._own.append((cause, each))
 
     def post(self, cause: str, *given: Stimulus) -> None:
         """Queue stimuli of this host that come from outside its driver; without effect once it is over."""

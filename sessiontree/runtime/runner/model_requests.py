@@ -183,7 +183,9 @@ class ModelRequestBuilder:
 
     def find_instant_model(self, state: SessionState) -> InProcessModel | None:
         """Return the model of the next question, if it runs in this process."""
-        return self._summariser if self._choose_writer(state) else self.instant
+        if state.compacting is not None and self._choose_writer(state):
+            return self._summariser
+        return self.instant
 
     @property
     def kept(self) -> int:
@@ -192,11 +194,11 @@ class ModelRequestBuilder:
 
     def request(self, state: SessionState) -> ModelRequest:
         """Return the whole request; its list of messages grows with the conversation and is read only."""
-        gone, writer = self._withheld(state.asked_by), self._choose_writer(state)
+        spec, begun = state.spec, state.compacting
+        gone, writer = self._withheld(state.asked_by), "" if begun is None else self._choose_writer(state)
         prompt, specs = state.system_prompt or "", self._specs
         if gone or writer:
             prompt, specs = self._remove_gone(state, gone, writer)
-        spec, begun = state.spec, state.compacting
         messages = state.transcript
         if begun is not None:
             messages = self._adapt_messages(state.transcript, build_summary_question(state, begun), 0)
@@ -302,6 +304,9 @@ class ModelRequestBuilder:
         """Return the conversation as the model may see it; only new messages are processed."""
         if transcript is not self._source:  # a compaction replaced it
             self._source, self._shown = transcript, []
+        if self._images is None:
+            self._shown.extend(map(hide_details, transcript[len(self._shown) :]))
+            return self._shown
         del self._shown[self._find_first_changed(transcript, len(self._shown)) :]
         self._shown.extend(self._adapt_messages(transcript, transcript, len(self._shown)))
         return self._shown

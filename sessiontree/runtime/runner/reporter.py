@@ -7,6 +7,7 @@ when there are many, or when the last report is old: the supervisor learns of a 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -76,6 +77,10 @@ class Reporter:
         """Whether the last report said that the session is idle."""
         self._last_report = time.monotonic()
         self._late: asyncio.TimerHandle | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._call_since = math.inf
+        """When the call began that the driver waits for, in seconds of the monotonic clock; infinite = none,
+        or it was reported that it runs."""
 
     @property
     def holds(self) -> bool:
@@ -99,9 +104,32 @@ class Reporter:
         if is_old or len(self._facts) >= FACTS_PER_REPORT:
             self.flush()
 
-    def flush_later(self) -> asyncio.TimerHandle:
-        """Report after a while, unless the returned timer is cancelled."""
-        return asyncio.get_running_loop().call_later(REPORT_AFTER_S, self.flush)
+    def begin_call(self) -> None:
+        """Report once the call that begins now has run for a while, unless :meth:`end_call` comes before."""
+        self._call_since = time.monotonic()
+        # The timer outlasts the call: one for each call would cost more than the rest of this.
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().call_later(REPORT_AFTER_S, self._look)
+
+    def end_call(self) -> None:
+        """Report no more for the sake of the call that began."""
+        self._call_since = math.inf
+
+    def _look(self) -> None:
+        self._watch = None
+        left_s = self._call_since + REPORT_AFTER_S - time.monotonic()
+        if left_s <= 0:
+            self._call_since = math.inf
+            self.flush()
+        elif left_s < math.inf:
+            self._watch = asyncio.get_running_loop().call_later(left_s, self._look)
+
+    def close(self) -> None:
+        """Stop the timers."""
+        for timer in (self._watch, self._late):
+            if timer is not None:
+                timer.cancel()
+        self._watch = self._late = None
 
     def schedule_flush(self) -> None:
         """Report now if anyone waits for it; facts alone may wait briefly for those that follow."""

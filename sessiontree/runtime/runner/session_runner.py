@@ -117,6 +117,7 @@ class SessionRunner:
         """Stop the session at once: running work is cancelled, and nothing more is reported."""
         self._tasks.over = True
         self._calls.running.close()
+        self.reporter.close()
         self._tasks.cancel()
         if self._driver.task is not None:
             self._driver.task.cancel()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -102,16 +102,16 @@ class CallEntry:
 class CallBook:
     """The calls of one session that are in a phase here. Only :meth:`move` changes a phase."""
 
+    __slots__ = ("_calls", "find", "running", "to_start")
+
     def __init__(self) -> None:
         self._calls: dict[str, CallEntry] = {}
+        self.find: Callable[[str], CallEntry | None] = self._calls.get
+        """Returns a call; None if it is in no phase here. Bound, because every step of every call asks."""
         self.to_start: list[ExecuteCall] = []
         """Calls in ``READY`` that no task has been made for yet, in the order of their instructions."""
         self.running = 0
         """How many calls are in ``RUNNING``."""
-
-    def find(self, key: str) -> CallEntry | None:
-        """Return a call; None if it is in no phase here."""
-        return self._calls.get(key)
 
     def move(self, call: CallEntry, phase: CallPhase) -> None:
         """Move a call to a phase; in ``ABSENT`` it leaves the book.

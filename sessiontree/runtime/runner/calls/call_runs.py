@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -30,11 +30,14 @@ from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.runtime.runner.calls.call_book import CallEntry, CallPhase
 from sessiontree.runtime.runner.calls.hosted_session import HostedSession
 from sessiontree.runtime.runner.calls.program_calls import ProgramCalls
-from sessiontree.runtime.runner.calls.tool_calls import Abandoned, Delegation, RunningCalls
+from sessiontree.runtime.runner.calls.tool_calls import Abandoned, Delegation, Making, RunningCalls
 from sessiontree.runtime.runner.interceptors import CallChecked
 from sessiontree.sandbox import SessionTurns
 from sessiontree.session.instructions import AbortCalls, ExecuteCall, PrepareCall, TakeAnswer
 from sessiontree.session.state import CallState
+
+# Looking a member up in an enum costs as much as a call, and every tool call needs these several times.
+_ABSENT, _PREPARED, _SETTLING = CallPhase.ABSENT, CallPhase.PREPARED, CallPhase.SETTLING
 
 
 def report_outcome(outcome: ImmediateOutcome, taken: TakeAnswer | None) -> Stimulus:
@@ -96,7 +99,7 @@ class CallEndings:
             self._begin_to_settle(key, call, outcome)
             return
         if call is not None:
-            book.move(call, CallPhase.ABSENT)
+            book.move(call, _ABSENT)
         if self._session.tasks.over:
             return
         if outcome.wanted is not None and call is not None and call.checked is not None:
@@ -105,11 +108,11 @@ class CallEndings:
             self._put(f"call:{key}", report_outcome(outcome, None if call is None else call.take))
 
     def _begin_to_settle(self, key: str, call: CallEntry | None, outcome: ImmediateOutcome) -> None:
-        if call is not None and call.phase is CallPhase.SETTLING:
+        if call is not None and call.phase is _SETTLING:
             # A program that is given an answer while its outcome is settled runs again, and ends again.
             # The first outcome counts.
             return
-        call = self._book.enter(key, CallPhase.SETTLING)
+        call = self._book.enter(key, _SETTLING)
         ran_s = 0.0 if call.begun_s is None else time.monotonic() - call.begun_s
         self._session.tasks.begin(partial(self._settle, call, outcome, ran_s))
 
@@ -121,8 +124,8 @@ class CallEndings:
         """
         for interceptor in self._interceptors:
             outcome = await interceptor.settle(outcome, ran_s)
-        if call.phase is CallPhase.SETTLING and call.key not in self._session.state.calls:
-            self._book.move(call, CallPhase.ABSENT)
+        if call.phase is _SETTLING and call.key not in self._session.state.calls:
+            self._book.move(call, _ABSENT)
         self._session.queue.post(f"call:{call.key}", report_outcome(outcome, call.take))
 
     def observe(self, facts: Sequence[SessionFact]) -> None:
@@ -132,7 +135,7 @@ class CallEndings:
             self._watch.observe(facts)
         for interceptor in self._interceptors:
             for fact in facts:
-                if not (type(fact) is CallResolved and book.has_phase(fact.key, CallPhase.SETTLING)):
+                if not (type(fact) is CallResolved and book.has_phase(fact.key, _SETTLING)):
                     interceptor.observe(fact)
         for fact in facts:
             if type(fact) is CallResolved:
@@ -159,7 +162,7 @@ class CallPreparation:
     def __init__(self, session: HostedSession, endings: CallEndings) -> None:
         self._session = session
         self._endings = endings
-        self._dispatcher = session.dispatcher
+        self._check = session.dispatcher.prepare
         self._interceptors = session.interceptors
         self._state = session.state
         self._book = session.book
@@ -172,7 +175,7 @@ class CallPreparation:
         """Prepare a call; return what runs at once, if its session needs no answer in between."""
         key = asked.key
         here = self._book.find(key)
-        if here is not None and here.phase is not CallPhase.PREPARED:
+        if here is not None and here.phase is not _PREPARED:
             return None
         if self._interceptors and here is not None and here.prepared is not None:
             # Interceptors have prepared it; it was held back afterwards. They judge each call once.
@@ -184,7 +187,9 @@ class CallPreparation:
             call = self._book.enter(key, CallPhase.PREPARING)
             call.task = self._session.tasks.begin(partial(self._prepare_in_turn, call, asked))
             return None
-        prepared = self._check(asked, self._state.taint)
+        prepared = self._check(
+            key, asked.call, asked.asked_by, self._state.taint, may_be_cut=asked.may_be_cut
+        )
         if isinstance(prepared, PreparedCall):
             self._book.keep_prepared(prepared)
             given_up = asked.run_unless
@@ -197,7 +202,7 @@ class CallPreparation:
         """Let interceptors prepare a call, one call after the other: they may ask about each."""
         async with self._turn:
             taint = self._state.taint
-            prepared = self._check(asked, taint)
+            prepared = self._check(asked.key, asked.call, asked.asked_by, taint, may_be_cut=asked.may_be_cut)
             for interceptor in self._interceptors:
                 prepared = await interceptor.prepare(asked, prepared, taint)
         # An abort cancels this task; an interceptor may have swallowed that.
@@ -209,13 +214,8 @@ class CallPreparation:
         if isinstance(prepared, PreparedCall):
             self._book.keep_prepared(prepared)
         else:
-            self._book.move(call, CallPhase.ABSENT)
+            self._book.move(call, _ABSENT)
         self._session.queue.post(f"call:{asked.key}", report_preparation(prepared, self._now_ms()))
-
-    def _check(self, asked: PrepareCall, taint: str) -> CallChecked:
-        return self._dispatcher.prepare(
-            asked.key, asked.call, asked.asked_by, taint, may_be_cut=asked.may_be_cut
-        )
 
     async def reword(self, asked: PrepareCall, rejected: RejectedCall) -> None:
         """Pass a refused call through the interceptors, which may reword why it was refused."""
@@ -248,6 +248,7 @@ class CallRuns:
         self._state = session.state
         self._dispatcher = session.dispatcher
         self._book = session.book
+        self._interceptors = session.interceptors
         self.endings = CallEndings(session, self._ask_for)
         self._preparation = CallPreparation(session, self.endings)
         self.programs = ProgramCalls(session, self.endings.finish, self._preparation.reword, on_rested)
@@ -305,14 +306,14 @@ class CallRuns:
         for key in abort.keys:
             self.programs.abort(key)
             call = book.find(key)
-            if call is not None and call.phase is CallPhase.SETTLING:
+            if call is not None and call.phase is _SETTLING:
                 continue  # it has ended, and its outcome is being settled
             if call is not None and call.running is not None:
                 self.running.stop(call.running)
                 continue
             if call is not None and call.phase is not CallPhase.ANSWERING:
                 # If a task was made for it, that one finds it gone when it begins.
-                book.move(call, CallPhase.ABSENT)
+                book.move(call, _ABSENT)
                 if call.task is not None:
                     call.task.cancel()
             if key in self._state.calls:
@@ -323,8 +324,7 @@ class CallRuns:
         for execute in self._book.to_start:
             call = self._book.find(execute.call.key)
             if call is not None:
-                make = partial(self._run_unless_aborted, call, execute)
-                self._session.tasks.begin(partial(self._finish, make))
+                self._session.tasks.begin(partial(self._run_unless_aborted, call, execute))
         self._book.to_start.clear()
 
     def take_answer(self, take: TakeAnswer) -> None:
@@ -334,9 +334,9 @@ class CallRuns:
         if make is None:
             return
         hosted = self._book.find(take.key)
-        if hosted is not None and self._session.interceptors:
+        if hosted is not None and self._interceptors:
             hosted.begun_s = time.monotonic() - (self._session.now_ms() - call.asked_at_ms) / 1e3
-        self._session.tasks.begin(partial(self._finish, make))
+        self._session.tasks.begin(partial(self._answer, make))
 
     async def run(self, execute: ExecuteCall, task: asyncio.Task[Any] | None) -> ImmediateOutcome | None:
         """Run a call in a task; return None if it was abandoned meanwhile.
@@ -346,7 +346,7 @@ class CallRuns:
         call = self._book.find(execute.call.key)
         if call is None:
             return None
-        if self._session.interceptors:
+        if self._interceptors:
             call.begun_s = time.monotonic()
         prepared, call.prepared = call.prepared, None
         if prepared is None:
@@ -358,16 +358,17 @@ class CallRuns:
         prepared.answered = execute.answered
         return await self.running.run(prepared, execute, call, task)
 
-    async def _run_unless_aborted(self, call: CallEntry, execute: ExecuteCall) -> ImmediateOutcome | None:
+    async def _run_unless_aborted(self, call: CallEntry, execute: ExecuteCall) -> None:
         # The call may have been aborted, and reported as skipped, after its task was made.
-        is_here = self._book.find(call.key) is call
-        return await self.run(execute, asyncio.current_task()) if is_here else None
+        if self._book.find(call.key) is call:
+            outcome = await self.run(execute, asyncio.current_task())
+            if outcome is not None:
+                self.endings.finish(outcome)
+                self._session.queue.wake()
 
-    async def _finish(self, make: Callable[[], Awaitable[ImmediateOutcome | None]]) -> None:
-        outcome = await make()
-        if outcome is not None:
-            self.endings.finish(outcome)
-            self._session.queue.wake()
+    async def _answer(self, make: Making) -> None:
+        self.endings.finish(await make())
+        self._session.queue.wake()
 
     def _ask_for(self, wanted: ToolInput, checked: CheckedCall) -> CallHandedOver:
         return self._delegation.ask_for(wanted, self._state, checked)

@@ -19,7 +19,6 @@ from sessiontree.contracts.errors import ToolError, ValidationError
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.stimuli import Stimulus
 from sessiontree.contracts.recorded.approvals import CheckedCall
-from sessiontree.contracts.recorded.capabilities import SHELL
 from sessiontree.contracts.recorded.tool_inputs import ToolInput
 from sessiontree.contracts.tools.context import CallSignals
 from sessiontree.contracts.tools.tool import OF_TIMEOUTS
@@ -100,11 +99,6 @@ that its command may take to end."""
 Abandoned = Callable[[Running, ImmediateOutcome], None]
 
 
-def _can_run_commands(prepared: PreparedCall) -> bool:
-    entry = prepared.entry
-    return bool(entry.tool.command_in) or SHELL.name in entry.row.declared
-
-
 def _ignore_abandoned(running: Running, outcome: ImmediateOutcome) -> None:
     """Ignore an abandoned call: its session has left the host."""
 
@@ -168,7 +162,7 @@ class RunningCalls:
         A call with an outcome stays in ``RUNNING`` until the caller has passed the outcome on.
         """
         alone = prepared.entry.tool.sequential
-        turns = self._turns if _can_run_commands(prepared) else None
+        turns = self._turns if prepared.entry.can_run_commands else None
         inside = self._lock.enter_at_once(alone=alone)
         begins = inside and (turns is None or turns.enter_at_once())
         signals = self._make_signals(prepared, 1) if begins else CallSignals(math.inf)
@@ -270,7 +264,7 @@ class RunningCalls:
         running.signals.cancelled = True
         if running.give_up_at < math.inf or running.task is None:
             return
-        cleanup_s = self._dispatcher.cleanup_s if _can_run_commands(running.prepared) else 0.0
+        cleanup_s = self._dispatcher.cleanup_s if running.prepared.entry.can_run_commands else 0.0
         patience_s = ABANDON_AFTER_S + cleanup_s
         running.give_up_at = time.monotonic() + patience_s
         running.task.cancel()
