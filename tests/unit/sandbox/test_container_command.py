@@ -162,6 +162,9 @@ def test_signals_reach_marked_processes_in_every_shell(shell: list[str]) -> None
     spared = subprocess.Popen(["sleep", "1000"], env={MARK: "another"}, start_new_session=True)
     own = subprocess.Popen(["sleep", "1000"], env={}, start_new_session=True)
     try:
+        # A started program has no variables for a moment, until the kernel has laid out its memory.
+        while b"its" not in Path(f"/proc/{marked.pid}/environ").read_bytes():
+            assert marked.poll() is None
         words = [*shell, "-c", SIGNALLER, "sh", f"{MARK}=its", "KILL", str(own.pid)]
         done = subprocess.run(words, env={"PATH": "/usr/bin:/bin"}, capture_output=True, timeout=60)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
