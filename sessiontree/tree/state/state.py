@@ -47,23 +47,14 @@ class TableRecord(Protocol):
 
 
 class Table(Generic[K, V]):
-    """Values by key, in the order in which they were first added.
+    """Values by key, in the order in which they were first added."""
 
-    Args:
-        below: The table this one covers; it is read, never changed.
-    """
+    __slots__ = ("_here", "get")
 
-    __slots__ = ("_below", "_here")
-
-    def __init__(self, below: Table[K, V] | None = None) -> None:
-        self._below = below
+    def __init__(self) -> None:
         self._here: dict[K, V | None] = {}
-
-    def get(self, key: K) -> V | None:
-        """Return the value for reading only, or None."""
-        if key in self._here:
-            return self._here[key]
-        return None if self._below is None else self._below.get(key)
+        self.get: Callable[[K], V | None] = self._here.get
+        """Returns the value for reading only, or None. Bound, because every rule looks something up."""
 
     def __getitem__(self, key: K) -> V:
         """Return the value for reading only.
@@ -86,15 +77,50 @@ class Table(Generic[K, V]):
 
     def drop(self, key: K) -> None:
         """Remove a value, if there is one."""
-        if self._below is None:
-            self._here.pop(key, None)
-        else:
-            self._here[key] = None
+        self._here.pop(key, None)
 
     def open(self: Table[K, R], key: K) -> R | None:
         """Return a record to be changed, or None; a layer makes its own copy first."""
+        return self.get(key)
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """Yield keys and values in the order in which they were added."""
+        for key, own in self._here.items():
+            if own is not None:
+                yield key, own
+
+    def values(self) -> Iterator[V]:
+        """Yield the values in the order of :meth:`items`."""
+        return map(itemgetter(1), self.items())
+
+
+class TableLayer(Table[K, V]):
+    """A table that covers another one.
+
+    Args:
+        below: The table that is covered; it is read, never changed.
+    """
+
+    __slots__ = ("_below",)
+
+    def __init__(self, below: Table[K, V]) -> None:
+        self._here = {}
+        self._below = below
+
+    def get(self, key: K) -> V | None:
+        """Return the value for reading only, or None."""
+        if key in self._here:
+            return self._here[key]
+        return self._below.get(key)
+
+    def drop(self, key: K) -> None:
+        """Hide the value of the table below, if there is one."""
+        self._here[key] = None
+
+    def open(self: TableLayer[K, R], key: K) -> R | None:
+        """Return a record to be changed, or None; the first time, a copy of the one below."""
         value = self._here.get(key)
-        if value is not None or self._below is None or key in self._here:
+        if value is not None or key in self._here:
             return value
         value = self._below.get(key)
         if value is not None:
@@ -103,17 +129,10 @@ class Table(Generic[K, V]):
 
     def items(self) -> Iterator[tuple[K, V]]:
         """Yield keys and values: those of the table below first, then those added here."""
-        if self._below is not None:
-            for key, value in self._below.items():
-                if key not in self._here:
-                    yield key, value
-        for key, own in self._here.items():
-            if own is not None:
-                yield key, own
-
-    def values(self) -> Iterator[V]:
-        """Yield the values in the order of :meth:`items`."""
-        return map(itemgetter(1), self.items())
+        for key, value in self._below.items():
+            if key not in self._here:
+                yield key, value
+        yield from super().items()
 
 
 class Groups:
@@ -527,7 +546,7 @@ class TreeState:
         if name not in _LAYERED or self._below is None:
             raise AttributeError(name)
         covered = getattr(self._below, name)
-        covering = type(covered)(covered)
+        covering = Groups(covered) if type(covered) is Groups else TableLayer(covered)
         setattr(self, name, covering)
         return covering
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.tree.state.state import Groups, Table
+from sessiontree.tree.state.state import Groups, Table, TableLayer
 
 keys = st.integers(0, 4)
 changes = st.lists(st.tuples(st.sampled_from(["put", "drop", "open"]), keys, st.integers(0, 9)), max_size=12)
@@ -73,7 +73,7 @@ def test_layer_is_a_copy_that_is_changed_alone(
     first: list[tuple[str, int, int]], second: list[tuple[str, int, int]]
 ) -> None:
     """For any changes below and on it."""
-    check_layers(Table, first, second)
+    check_layers(TableLayer, first, second)
 
 
 def test_table_that_shares_is_found() -> None:
