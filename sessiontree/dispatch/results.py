@@ -165,19 +165,15 @@ def _check_parts(tool: str, result: ToolResult) -> None:
         if not (isinstance(image, ImageContent) and _are_texts(image.data, image.mime_type)):
             raise ExecutionError(f"{tool} returned {image!r} among its images; give ImageContent of text")
     for artifact in result.artifacts:
-        if not (isinstance(artifact, Artifact) and _is_whole(artifact)):
+        texts = _list_texts(artifact) if isinstance(artifact, Artifact) else [None]
+        if not (_are_texts(*texts) and artifact.kind in ARTIFACT_KINDS):
             raise ExecutionError(f"{tool} returned {artifact!r} among its artifacts; give Artifacts of text")
-
-        size = sum(len(text) for text in _list_texts(artifact))
+        size = sum(map(len, texts))
         if size >= MAX_ARTIFACT_CHARS:
             raise ExecutionError(
                 f"{tool} returned an artifact of {size:,} characters; below {MAX_ARTIFACT_CHARS:,} are kept "
                 "inline: write a file and name its path"
             )
-
-
-def _is_whole(artifact: Artifact) -> bool:
-    return artifact.kind in ARTIFACT_KINDS and _are_texts(*_list_texts(artifact))
 
 
 def _list_texts(artifact: Artifact) -> list[str]:
@@ -201,19 +197,17 @@ def _convert_details(tool: str, result: ToolResult) -> JsonValue:
 
 def _weigh(value: JsonValue, most: int) -> int:
     """Return the characters and members of a value; counting ends beyond ``most``."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, int):
-        return value.bit_length() // 3  # fewer than its digits
-    weight = 0
-    if isinstance(value, list):
-        for item in value:
-            weight += 1 + _weigh(item, most - weight)
-            if weight > most:
-                break
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            weight += 1 + len(name) + _weigh(item, most - weight)
-            if weight > most:
-                break
+    weight, left = 0, [value]
+    while left and weight <= most:
+        item = left.pop()
+        if isinstance(item, str):
+            weight += len(item)
+        elif isinstance(item, int):
+            weight += item.bit_length() // 3  # fewer than its digits
+        elif isinstance(item, list):
+            weight += len(item)
+            left += item
+        elif isinstance(item, dict):
+            weight += len(item) + sum(map(len, item))
+            left += item.values()
     return weight

@@ -150,8 +150,9 @@ class ToolTable:
 
     def select_held(self, kind: SessionKind, names: Iterable[str]) -> frozenset[str]:
         """Return which of the named tools a session of a kind may hold."""
-        entries = (self._by_name.get(name) for name in names)
-        return frozenset(entry.name for entry in entries if entry is not None and kind in entry.tool.kinds)
+        entries = map(self._by_name.get, names)
+        held = [entry.name for entry in entries if entry is not None and kind in entry.tool.kinds]
+        return frozenset(held)
 
 
 def _compile_answers(tool: Tool[Any]) -> ResultSchema | None:

@@ -192,6 +192,8 @@ class ProtectedPlaces:
         folders = {self._make_relative(os.path.realpath(folder)): folder for folder in own.folders}
         self._folders = {name: folder for name, folder in folders.items() if name is not None}
         self._finder = RepositoryFinder()
+        self._above = [str(parent) for parent in PurePath(self._root).parents]
+        """The directories above the workspace; each may be a worktree."""
 
     def why(self, directory_fd: int, directory: str, names: Sequence[str]) -> str:
         """Return why a place is protected; empty if it is not.
@@ -227,7 +229,7 @@ class ProtectedPlaces:
                 kept.take_repository(found.path)
             else:
                 kept.take_worktree(found.path)
-        for worktree in self._list_worktrees_above():
+        for worktree in self._above:
             kept.take_hooks(worktree)
         return kept.seen()
 
@@ -263,8 +265,10 @@ class ProtectedPlaces:
 
     @staticmethod
     def _explain_by_path(known: dict[str, str], whole: Sequence[str]) -> str:
-        ways = ("/".join(whole[: at + 1]) for at in range(len(whole)))
-        return next((known[way] for way in ways if way in known), "")
+        if not known:
+            return ""
+        ways = ["/".join(whole[: at + 1]) for at in range(len(whole))]
+        return next(filter(None, map(known.get, ways)), "")
 
     def _explain_by_folder(self, whole: Sequence[str]) -> str:
         """Return why a new module of the program may not hide an installed one."""
@@ -311,14 +315,14 @@ class ProtectedPlaces:
     def _find_hooks_around(self, whole: Sequence[str]) -> Iterator[str]:
         """Yield the hook directories below the root of the repositories around a path."""
         ways = [self._root, *("/".join((self._root, *whole[: at + 1])) for at in range(len(whole) - 1))]
-        for worktree in (*ways, *self._list_worktrees_above()):
-            for place in _find_hooks(worktree):
+        for worktree in (*ways, *self._above):
+            if not os.path.lexists(f"{worktree}/{GIT}"):
+                continue
+            repository = find_repository(worktree)
+            for place in () if repository is None else hook_directories(repository, worktree):
                 name = self._make_relative(os.path.realpath(place))
                 if name is not None and name != ".":
                     yield name
-
-    def _list_worktrees_above(self) -> Iterator[str]:
-        return (str(parent) for parent in PurePath(self._root).parents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,7 +419,8 @@ class _Kept:
 
     def take_hooks(self, worktree: str) -> None:
         """Add the hook directories of a worktree's repository, and the files that name them."""
-        for place in _find_hooks(worktree):
+        repository = find_repository(worktree)
+        for place in () if repository is None else hook_directories(repository, worktree):
             self.take_or_keep_away(place)
 
     def seen(self) -> Seen:
@@ -455,11 +460,6 @@ def _has_entry(directory_fd: int, before: str, name: str) -> bool:
 
 def _get_identity(status: os.stat_result) -> Identity:
     return status.st_dev, status.st_ino
-
-
-def _find_hooks(worktree: str) -> set[str]:
-    repository = find_repository(worktree)
-    return set() if repository is None else hook_directories(repository, worktree)
 
 
 def _find_other_names(root: str, paths: Iterable[str]) -> list[str]:

@@ -8,9 +8,10 @@ message, a result that differs, or another call begins a new count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from sessiontree.contracts.values.jsonable import dump_json
@@ -30,6 +31,7 @@ NOTICES_BEFORE: Final = 2
 MAX_PERIOD: Final = 3
 """Maximum number of different rounds that take turns in a loop."""
 MAX_SHOWN_CHARS: Final = 300
+_get_name: Callable[[ToolCall], str] = attrgetter("name")
 _BEGIN: Final = "You made the same call "
 _ALIKE_BY_CODE: Final = frozenset({"permission_denied", "timeout"})
 """Codes of errors that are alike whatever else they say, such as who refused or how long it took."""
@@ -43,7 +45,8 @@ class _Round:
 
     index: int
     """Index of the reply in the conversation."""
-    reply: AssistantMessage
+    calls: tuple[ToolCall, ...]
+    names: frozenset[str]
     results: Sequence[ToolResultMessage]
 
 
@@ -95,18 +98,16 @@ def find_repetition(transcript: Sequence[Message], most: int) -> Repetition | No
                 return None
             earlier.append(one)
         # Most conversations end here: none of the rounds before makes the newest round's calls.
-        if _collect_names(earlier[0]) != _collect_names(earlier[period]) or _collect_calls(
-            earlier[0]
-        ) != _collect_calls(earlier[period]):
+        newest, other = earlier[0], earlier[period]
+        if newest.names != other.names or not _make_same_calls(newest, other):
             continue
-        if _collect_ended(earlier[0]) != _collect_ended(earlier[period]):
+        if _collect_ended(newest) != _collect_ended(other):
             return None
         earlier.extend(islice(backwards, period * most - len(earlier)))
         count, oldest = _count(earlier, period)
         if count >= most - NOTICES_BEFORE:
-            newest = earlier[0]
             is_told = any(_is_advice(each) for each in transcript[oldest:])
-            return Repetition(count, newest.reply.tool_calls[-1], newest.results[-1], is_told)
+            return Repetition(count, newest.calls[-1], newest.results[-1], is_told)
     return None
 
 
@@ -127,9 +128,10 @@ def _iterate_rounds(transcript: Sequence[Message]) -> Iterator[_Round]:
         if isinstance(message, ToolResultMessage):
             results.append(message)
         elif isinstance(message, AssistantMessage):
-            if not message.tool_calls or len(results) != len(message.tool_calls):
+            calls = message.tool_calls
+            if not calls or len(results) != len(calls):
                 return
-            yield _Round(index, message, results[::-1])
+            yield _Round(index, calls, frozenset(map(_get_name, calls)), results[::-1])
             results = []
         elif not _is_advice(message):
             return
@@ -140,19 +142,21 @@ def _is_advice(message: Message) -> bool:
     return is_notice and message.text.startswith(_BEGIN)
 
 
-def _collect_names(one: _Round) -> set[str]:
-    return {call.name for call in one.reply.tool_calls}
+def _make_same_calls(one: _Round, other: _Round) -> bool:
+    if len(one.calls) == len(other.calls) == 1 and one.calls[0].arguments != other.calls[0].arguments:
+        return False  # the usual case; what is equal here may still differ in its text: 1 == 1.0
+    return _collect_calls(one) == _collect_calls(other)
 
 
 def _collect_calls(one: _Round) -> set[tuple[str, str]]:
-    return {(call.name, dump_json(call.arguments)) for call in one.reply.tool_calls}
+    return {(call.name, dump_json(call.arguments)) for call in one.calls}
 
 
 def _collect_ended(one: _Round) -> frozenset[_Ended]:
     """Return the round's calls, each with its end."""
     return frozenset(
         (call.name, dump_json(call.arguments), _summarize_end(result))
-        for call, result in zip(one.reply.tool_calls, one.results, strict=True)
+        for call, result in zip(one.calls, one.results, strict=True)
     )
 
 

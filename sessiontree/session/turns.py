@@ -355,7 +355,7 @@ def _find_waiting(state: SessionState) -> list[CallState]:
         call = state.calls.get(key)
         if call is None or call.parked:
             continue
-        if call.phase not in WAITS and not is_waiting_program(state, call):
+        if call.phase not in WAITS and (call.program is None or not is_waiting_program(state, call)):
             return []
         waiting.append(call)
     return waiting

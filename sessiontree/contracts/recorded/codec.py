@@ -100,6 +100,20 @@ def held(*, before: bool = False) -> Any:
     return field(default=None, metadata={"sparse": True, "held": "before" if before else "after"})
 
 
+_NOWHERE: Final = (-1, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Holds:
+    """Which facts a class of facts may hold: by their class, place and name of the member."""
+
+    after: Mapping[type[Any], tuple[int, str]]
+    before: Mapping[type[Any], tuple[int, str]]
+
+
+_HOLDS: dict[type[Any], _Holds] = {}
+
+
 class FactJoiner:
     """The texts of facts with one cause and time; a fact is in the text of its neighbour if that holds it.
 
@@ -119,13 +133,15 @@ class FactJoiner:
         """Add a single fact, with what :func:`pack` returns for it."""
         cls, head, texts = type(fact), self._head, self.texts
         if head is not None:
-            place, name = _find_held(head).after.get(cls, _NOWHERE)
+            holds = _HOLDS.get(head) or _find_held(head)
+            place, name = holds.after.get(cls, _NOWHERE)
             # Only a later member: a fact holds others in the order in which they followed.
             if place > self._filled:
                 texts[-1] = f'{texts[-1][:-1]},"{name}":{text}}}'
                 self._filled = place
                 return
-            place, name = _find_held(cls).before.get(head, _NOWHERE)
+            holds = _HOLDS.get(cls) or _find_held(cls)
+            place, name = holds.before.get(head, _NOWHERE)
             if place >= 0:
                 texts[-1] = f'{text[:-1]},"{name}":{texts[-1]}}}'
                 self._head, self._filled = cls, place
@@ -187,20 +203,6 @@ def _take_facts(values: list[Any], members: Mapping[type[Any], tuple[int, str]])
             found += list_parts(values[place])
             values[place] = None
     return found
-
-
-_NOWHERE: Final = (-1, "")
-
-
-@dataclass(frozen=True, slots=True)
-class _Holds:
-    """Which facts a class of facts may hold: by their class, place and name of the member."""
-
-    after: Mapping[type[Any], tuple[int, str]]
-    before: Mapping[type[Any], tuple[int, str]]
-
-
-_HOLDS: dict[type[Any], _Holds] = {}
 
 
 def _find_held(cls: type[Any]) -> _Holds:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.codec import register_kind
@@ -73,4 +74,4 @@ def resolve_asker(sender: Sender, owners: Collection[str]) -> Principal:
 
 def joined(*several: Iterable[Principal]) -> tuple[Principal, ...]:
     """Return all principals of several lists without duplicates, in the order of first occurrence."""
-    return tuple(dict.fromkeys(asker for askers in several for asker in askers))
+    return tuple(dict.fromkeys(chain.from_iterable(several)))

@@ -61,6 +61,11 @@ def compute_digest(tool: str, arguments: Mapping[str, object], place: str = "") 
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+_PLAIN: Final = frozenset({str, bool, type(None)})
+"""Types whose values have a JSON form whatever they are."""
+_SMALL: Final = 2**63
+
+
 def to_json_value(value: object) -> JsonValue:
     """Return the closest value that has a JSON form.
 
@@ -75,10 +80,22 @@ def to_json_value(value: object) -> JsonValue:
         return value if value.bit_length() <= MAX_INT_BITS else hex(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
+    # Most members are text, small numbers or nothing. Those are taken here: a call for each would be most of
+    # the work.
     if isinstance(value, Mapping):
-        return {str(key): to_json_value(item) for key, item in value.items()}
+        return {
+            str(key): item
+            if type(item) in _PLAIN or (type(item) is int and -_SMALL < item < _SMALL)
+            else to_json_value(item)
+            for key, item in value.items()
+        }
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [to_json_value(item) for item in value]
+        return [
+            item
+            if type(item) in _PLAIN or (type(item) is int and -_SMALL < item < _SMALL)
+            else to_json_value(item)
+            for item in value
+        ]
     if isinstance(value, set | frozenset):
         # A set has no order; without one, equal results would differ.
         return sorted((to_json_value(item) for item in value), key=repr)

@@ -47,6 +47,9 @@ MAX_DESCRIPTIONS: Final = 64
 _PLACES: Final = {row.name: place for place, row in enumerate(CATALOG)}
 
 
+_NONE: Final[frozenset[str]] = frozenset()
+
+
 class ToolOffer:
     """The tools of one session as its model sees them.
 
@@ -59,7 +62,7 @@ class ToolOffer:
         self._entries = list(entries)
         self._offered = offered
         self._kept: tuple[str, Collection[str], tuple[ToolSpec, ...]] = ("", (), ())
-        self.names = tuple(entry.name for entry in self._shown(self._entries))
+        self.names = tuple([entry.name for entry in self._shown(self._entries)])
         """Those that its model is offered."""
 
     def show(self, model: str, gone: frozenset[str] = frozenset()) -> tuple[ToolSpec, ...]:
@@ -74,10 +77,14 @@ class ToolOffer:
             shown = self._shown(held)
             rest = IN_SCHEMAS if len(shown) == len(held) else SEARCHED
             specs = tuple(
-                ToolSpec(
-                    entry.name, _describe_tool(entry, held, rest), entry.compiled.clean_for(dialect).schema
-                )
-                for entry in shown
+                [
+                    ToolSpec(
+                        entry.name,
+                        _describe_tool(entry, held, rest),
+                        entry.compiled.clean_for(dialect).schema,
+                    )
+                    for entry in shown
+                ]
             )
             self._kept = (model, gone, specs)
         return specs
@@ -156,7 +163,7 @@ class ModelRequestBuilder:
         self._settings: ModelSettings | None = None
         self.unseen = False
         """Whether replies are not shown while they are made."""
-        self._offer = ToolOffer((entry for entry in table if entry.name in held), config.tools_offered)
+        self._offer = ToolOffer([entry for entry in table if entry.name in held], config.tools_offered)
         self.tools = self._offer.names
         self._specs = self._offer.show(model)
         self._withheld = withheld
@@ -195,7 +202,8 @@ class ModelRequestBuilder:
     def request(self, state: SessionState) -> ModelRequest:
         """Return the whole request; its list of messages grows with the conversation and is read only."""
         spec, begun = state.spec, state.compacting
-        gone, writer = self._withheld(state.asked_by), "" if begun is None else self._choose_writer(state)
+        gone = self._withheld(state.asked_by) if state.asked_by else _NONE
+        writer = "" if begun is None else self._choose_writer(state)
         prompt, specs = state.system_prompt or "", self._specs
         if gone or writer:
             prompt, specs = self._remove_gone(state, gone, writer)
@@ -232,14 +240,13 @@ class ModelRequestBuilder:
             changed["thinking"] = None  # a level that the session's model has may be unknown to another
         return settings.model_copy(update=changed)
 
-    def ask(self, state: SessionState, now_ms: Callable[[], int]) -> Stimulus:
+    def ask(self, model: InProcessModel, state: SessionState, now_ms: Callable[[], int]) -> Stimulus:
         """Ask the model that runs in this process; return its reply or its failure as a stimulus.
 
         Raises:
             KeyboardInterrupt: the user ends the program.
         """
-        model, turn = self.find_instant_model(state), state.turn
-        assert model is not None  # noqa: S101 - asked by the caller
+        turn = state.turn
         begun_s = time.monotonic()
         if state.compacting is not None:
             self.forget()  # the gateway holds what the summary replaces
@@ -369,13 +376,14 @@ class ModelTurns:
 
     def ask(self, asked: CallModel) -> None:
         """Ask the model of a turn."""
-        if self._builder.find_instant_model(self._state) is None:
+        model = self._builder.find_instant_model(self._state)
+        if model is None:
             self._out.append(self._builder.question(self._state))
         elif self._is_metered:
             self.is_charging = True
             self._out.append(ChargeTurn(asked.turn))
         else:
-            self._ask_here(asked.turn)
+            self._ask_here(model, asked.turn)
 
     def ask_again(self, turn: int) -> bool:
         """Ask the model of an open turn again, with the whole conversation; return whether it is open."""
@@ -391,14 +399,15 @@ class ModelTurns:
         asyncio.get_running_loop().call_soon(self._proceed, turn)
 
     def _proceed(self, turn: int) -> None:
-        if not self._session.tasks.over and self._is_open(turn) and self.is_charging:
+        model = self._builder.find_instant_model(self._state)
+        if not self._session.tasks.over and self._is_open(turn) and self.is_charging and model is not None:
             self.is_charging = False
-            self._ask_here(turn)
+            self._ask_here(model, turn)
             self._session.queue.wake()
 
     def _is_open(self, turn: int) -> bool:
         return self._state.asking and self._state.turn == turn
 
-    def _ask_here(self, turn: int) -> None:
-        answered = self._builder.ask(self._state, self._session.now_ms)
+    def _ask_here(self, model: InProcessModel, turn: int) -> None:
+        answered = self._builder.ask(model, self._state, self._session.now_ms)
         self._session.queue.put_admitted(f"model:{turn}", answered)

@@ -142,7 +142,9 @@ class JobTable:
     @property
     def running(self) -> tuple[Job, ...]:
         """The jobs that run in the background."""
-        return tuple(job for job in self.jobs.values() if job.in_background and job.status == "running")
+        if not self.jobs:
+            return ()
+        return tuple([job for job in self.jobs.values() if job.in_background and job.status == "running"])
 
     @property
     def shown(self) -> tuple[str, ...]:

@@ -204,7 +204,7 @@ def _choose_schema(asked: SpawnAsked) -> Mapping[str, JsonValue] | None:
 
 
 def _find_row(config: TreeConfig, agent: str) -> AgentRow:
-    return next(row for row in config.agents if row.name == agent)
+    return next(filter(lambda row: row.name == agent, config.agents))
 
 
 def _refuse(draft: Draft, asked: SpawnAsked, error: SpawnRefused) -> None:
