@@ -14,7 +14,11 @@ import pytest
 from sessiontree import FunctionModel, ModelRequest, ScriptedModel, SessionKind, SessionTree
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.contracts.errors import AnswerTooLate, JournalCorrupt
+from sessiontree.contracts.facts.session_facts import RunFinished
 from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.recorded.codec import pack
+from sessiontree.journal.record import Packed
 from sessiontree.models.answers import Answer, script_call
 from sessiontree.runtime.host.host import HostCore
 from sessiontree.runtime.scheduling.live_session import LiveSession
@@ -102,6 +106,35 @@ async def test_two_sessions_of_one_name_never_share_an_epoch(tmp_path: Path) -> 
         live.link._on_outcome(live.link, late)
         assert await other.main.send("hello") == "here"
         assert await runtime.local.supervisor.last_seq(other.tree_id) > before
+
+
+@pytest.mark.covers("ORD12")
+async def test_host_that_lost_a_session_is_heard_of_it_no_more(tmp_path: Path) -> None:
+    """It was taken for lost and works on; the session has another host by now, and both know its name."""
+    async with (
+        FaultyRuntime(tmp_path / "state", slots=1) as runtime,
+        SessionTree(tmp_path, model=ScriptedModel(["here"] * 4), runtime=runtime) as tree,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        await tree.main.send("hello")
+        supervisor = runtime.local.core
+        earlier, epoch = live_session_of(supervisor, tree).link, live_session_of(supervisor, tree).epoch
+        assert earlier is not None
+        earlier.declare_lost("it was lost", to_blame=False)
+        assert await tree.main.send("again") == "here"
+        live = live_session_of(supervisor, tree)
+        assert live.link is not None
+        assert (live.link is earlier, live.epoch == epoch) == (False, False)
+        before = await runtime.local.supervisor.last_seq(tree.tree_id)
+        forged = pack(RunFinished("forged", (), None, None, has_result=False))
+        said = Packed("model:1", 0, forged)
+        for link in (earlier, live.link):
+            link._on_outcome(link, Outcome("main", epoch, live.taken, (said,), (), False, None, None))
+            link._on_outcome(link, Outcome("main", epoch, live.taken, (), (), True, None, "it crashed"))
+        await asyncio.sleep(0)
+        assert await runtime.local.supervisor.last_seq(tree.tree_id) == before
+        assert await tree.main.send("still") == "here"
+        assert tree.main.status().status is SessionStatus.SUSPENDED
 
 
 async def test_session_whose_facts_cannot_be_read_ends_alone(tmp_path: Path) -> None:
