@@ -16,7 +16,8 @@ from sessiontree.contracts.errors import LimitExceeded
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.state.protocol import SpawnAsked
-from sessiontree.tree.state.state import Account, Table, TreeState
+from sessiontree.tree.state.state import Account, TreeState
+from sessiontree.tree.state.table import Table
 
 SCALE = {"tokens": 1, "cost_usd": 10**12, "tool_calls": 1, "sessions": 1}
 """Account units per budget unit, for every counted member. Wall time is not counted."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.tree.state.state import Groups, Table, TableLayer
+from sessiontree.tree.state.table import Groups, Table, TableLayer
 
 keys = st.integers(0, 4)
 changes = st.lists(st.tuples(st.sampled_from(["put", "drop", "open"]), keys, st.integers(0, 9)), max_size=12)
