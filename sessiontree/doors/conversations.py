@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -99,6 +100,8 @@ class Conversation:
         self.closing: asyncio.TimerHandle | None = None
         self.users = 0
         """How many keep its tree open."""
+        self.entered = 0
+        """How often it was entered."""
         self._close_later = close_later
         self._spending = spending
 
@@ -125,6 +128,7 @@ class Conversation:
     def __enter__(self) -> Conversation:
         """Keep its tree open."""
         self.users += 1
+        self.entered += 1
         if self.closing is not None:
             self.closing.cancel()
             self.closing = None
@@ -250,6 +254,8 @@ class Conversations:
         self._spending: dict[str, Spending] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing: set[asyncio.Task[None]] = set()
+        self._coming: Counter[str] = Counter()
+        """How many trees of each principal are about to be open."""
         self._over: list[str] = []
         """Ids of closed trees of which nothing is to be kept."""
 
@@ -282,7 +288,6 @@ class Conversations:
         """
         principal.check_agent(agent)
         left = check_budget(principal, await self._load_spending(principal))
-        await self._make_room(principal)
         place = workspace or principal.rights.workspace
         options = principal.limit(self._options_for(place, agent), tuple(hosted or ()), budget_usd=left)
         options["channel"] = self._channel_for(principal)
@@ -290,12 +295,14 @@ class Conversations:
             options = add_hosted(options, hosted, options["policy"].max_tier)
         if not is_kept:
             options["purpose"] = principal.passing_purpose
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SchemaWarning)  # the client's schemas are not the owner's to mend
-            if program is not None:
-                grant_program(options, program)
-            tree = SessionTree(place, runtime=self._runtime, _new_id=tree_id, **options)
-        return await self._keep(principal, await tree.start())
+        async with self._reserve_room(principal):
+            with warnings.catch_warnings():
+                # The client's schemas are not the owner's to mend.
+                warnings.simplefilter("ignore", SchemaWarning)
+                if program is not None:
+                    grant_program(options, program)
+                tree = SessionTree(place, runtime=self._runtime, _new_id=tree_id, **options)
+            return await self._keep(principal, await tree.start())
 
     def list_programs(self, principal: DoorPrincipal) -> list[SavedText]:
         """Return the saved programs of the owner that a principal may run: those that its rights name.
@@ -323,14 +330,16 @@ class Conversations:
         """
         principal = conversation.principal
         check_budget(principal, await self._load_spending(principal))
-        await self._make_room(principal)
-        records = await conversation.log.feed.list_records()
-        end = group_around(records, seq)[1]
-        if tree_id is None:
-            forked = await conversation.tree.fork(at=end, channel=principal.channel())
-            return await self._keep(principal, forked)
-        await conversation.log.supervisor.fork(conversation.conversation_id, end, tree_id, make_nonce(), {})
-        return await self.find(principal, tree_id, is_named=False)
+        with conversation:  # it is not what is closed to make room for its fork
+            async with self._reserve_room(principal):
+                records = await conversation.log.feed.list_records()
+                end = group_around(records, seq)[1]
+                if tree_id is None:
+                    forked = await conversation.tree.fork(at=end, channel=principal.channel())
+                    return await self._keep(principal, forked)
+                supervisor = conversation.log.supervisor
+                await supervisor.fork(conversation.conversation_id, end, tree_id, make_nonce(), {})
+            return await self.find(principal, tree_id, is_named=False)
 
     @property
     def state_dir(self) -> Path:
@@ -441,31 +450,47 @@ class Conversations:
             known = self._spending.setdefault(principal.principal_id, made)
         return known
 
+    @asynccontextmanager
+    async def _reserve_room(self, principal: DoorPrincipal) -> AsyncIterator[None]:
+        """Have room for one more conversation of a principal, whose tree is opened meanwhile.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        await self._make_room(principal)
+        # Race: nothing is awaited between the look and this. Requests that come at once would otherwise all
+        # take the same room.
+        self._coming[principal.principal_id] += 1
+        try:
+            yield
+        finally:
+            self._coming[principal.principal_id] -= 1
+
     async def _make_room(self, principal: DoorPrincipal) -> None:
         """Close the oldest conversation of a principal that nobody uses, if it has as many as it may.
 
         Raises:
             ConfigError: all of them are used.
         """
-        own = [each for each in self._open.values() if each.principal.principal_id == principal.principal_id]
-        most = principal.rights.max_open
-        if len(own) < most and len(self._open) < MAX_OPEN:
+        most, own_id = principal.rights.max_open, principal.principal_id
+
+        def has_room() -> bool:
+            own = sum(each.principal.principal_id == own_id for each in self._open.values())
+            are_coming = self._coming.total()
+            return own + self._coming[own_id] < most and len(self._open) + are_coming < MAX_OPEN
+
+        if has_room():
             return
-        for each in own:
-            if each.users or await each.is_at_work():
-                continue
-            async with self._get_change_lock(each.conversation_id):
-                # Race: a request may have entered it while its journal was read.
-                if each.users == 0:
-                    await self._close(each)
+        for each in tuple(self._open.values()):
+            if each.principal.principal_id == own_id and not each.users:
+                await asyncio.shield(self._close_soon(each))
+                if has_room():
                     return
         raise ConfigError(f"{min(most, MAX_OPEN):,} conversations are open and at work; try again later")
 
     async def release(self, released: Conversation) -> None:
         """Close the tree of a conversation at once if nobody uses it; it can be continued later."""
-        async with self._get_change_lock(released.conversation_id):  # nobody resumes it before it is closed
-            if released.users == 0 and self._open.get(released.conversation_id) is released:
-                await self._close(released)
+        await asyncio.shield(self._close_soon(released, even_at_work=True))
 
     async def close(self) -> None:
         """Close all trees, and what they ran on; their conversations can be continued later.
@@ -475,6 +500,8 @@ class Conversations:
         for each in tuple(self._open.values()):
             async with self._get_change_lock(each.conversation_id):
                 await self._close(each)
+        if self._closing:
+            await asyncio.wait(self._closing)
         made, self._made = self._made, None
         if made is not None:
             await made.close()
@@ -496,9 +523,15 @@ class Conversations:
 
     async def _keep(self, principal: DoorPrincipal, tree: SessionTree) -> Conversation:
         backend = self._runtime.backend
-        config = await backend.read_config(tree.tree_id)
+        try:
+            config = await backend.read_config(tree.tree_id)
+            spending = await self._load_spending(principal)
+        except BaseException:
+            # Nobody knows the tree yet: one that stayed open could be neither found nor resumed.
+            with suppress(SessionTreeError):
+                await tree.close()
+            raise
         feed = JournalFeed(backend.supervisor, tree.tree_id)
-        spending = await self._load_spending(principal)
         kept = Conversation(principal, tree, config, feed, self._close_later, spending)
         self._open[tree.tree_id] = kept
         # Nobody has entered it yet: without this its tree would stay open if the request fails before that.
@@ -506,35 +539,50 @@ class Conversations:
         return kept
 
     async def _resume(self, principal: DoorPrincipal, tree_id: str, model: ModelLike | None) -> Conversation:
-        await self._make_room(principal)
         options = self._options_for(principal.rights.workspace, None)
         if model is not None:
             options["model"] = model
-        try:
-            config = await self._runtime.backend.read_config(tree_id)
-            if hosted := find_declared(config):
-                options = add_hosted(options, hosted, find_tier(config))
-            tree = await SessionTree.resume(
-                tree_id, take_app(None, options), runtime=self._runtime, channel=self._channel_for(principal)
-            )
-        except TreeNotFound as error:
-            raise NotFoundError(f"the conversation is gone: {error}") from error
-        return await self._keep(principal, tree)
+        async with self._reserve_room(principal):
+            try:
+                config = await self._runtime.backend.read_config(tree_id)
+                if hosted := find_declared(config):
+                    options = add_hosted(options, hosted, find_tier(config))
+                app, channel = take_app(None, options), self._channel_for(principal)
+                tree = await SessionTree.resume(tree_id, app, runtime=self._runtime, channel=channel)
+            except TreeNotFound as error:
+                raise NotFoundError(f"the conversation is gone: {error}") from error
+            return await self._keep(principal, tree)
 
     def _close_later(self, unused: Conversation) -> None:
-        loop = asyncio.get_running_loop()
-        unused.closing = loop.call_later(IDLE_S, self._close_soon, unused)
+        if self._open.get(unused.conversation_id) is not unused:
+            return  # it was closed while it was used
+        if unused.closing is not None:
+            unused.closing.cancel()
+        unused.closing = asyncio.get_running_loop().call_later(IDLE_S, self._close_soon, unused)
 
-    def _close_soon(self, unused: Conversation) -> None:
-        closing = asyncio.create_task(self._close_unused(unused))
+    def _close_soon(self, unused: Conversation, *, even_at_work: bool = False) -> asyncio.Task[None]:
+        """Begin to close a conversation unless somebody uses it, and return the task that does it.
+
+        A request that waits for that may be cancelled: half closed, its tree could be neither found nor
+        resumed.
+        """
+        closing = asyncio.create_task(self._close_unused(unused, even_at_work=even_at_work))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+        return closing
 
-    async def _close_unused(self, unused: Conversation) -> None:
+    async def _close_unused(self, unused: Conversation, *, even_at_work: bool) -> None:
         async with self._get_change_lock(unused.conversation_id):  # nobody resumes it before it is closed
-            if unused.users == 0 and await unused.is_at_work():
+            entered = unused.entered
+            if unused.users:
+                return
+            is_at_work = not even_at_work and await unused.is_at_work()
+            # Race: somebody may have entered it while its journal was read, and have left a new turn there.
+            if unused.entered != entered:
+                return
+            if is_at_work:
                 self._close_later(unused)
-            elif unused.users == 0:
+            else:
                 await self._close(unused)
 
     async def _close(self, closed: Conversation) -> None:

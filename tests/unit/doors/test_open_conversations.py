@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import AsyncFunctionModel, ConfigError, FunctionModel, ModelRequest, Runtime
+from sessiontree import AsyncFunctionModel, ConfigError, FunctionModel, ModelRequest, Runtime, SessionTree
 from sessiontree.doors import conversations
 from sessiontree.doors.conversations import Conversation, Conversations
 from sessiontree.doors.exchanges import DoorExchange, DoorExchanges
@@ -63,63 +63,144 @@ async def test_tree_stays_open_while_its_turn_goes_on(
     await held.close()
 
 
-def _hold_conversations(tmp_path: Path) -> tuple[Conversations, DoorPrincipal]:
-    """Return conversations that are all answered at once, and a principal that may have one open."""
+def _hold_conversations(tmp_path: Path, max_open: int = 1) -> tuple[Conversations, DoorPrincipal]:
+    """Return conversations that are all answered at once, and a principal that may have so many open."""
     work = tmp_path / "work"
     work.mkdir()
     held = Conversations(
         lambda: Runtime(tmp_path / "state", backend="local"),
         lambda workspace, agent: {"model": FunctionModel(lambda request: "fine"), "agents_md": None},
     )
-    return held, DoorPrincipal("token:1", "one", DoorRights(workspace=str(work), max_open=1))
+    return held, DoorPrincipal("token:1", "one", DoorRights(workspace=str(work), max_open=max_open))
 
 
-def _act_while_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Awaitable[None]]) -> None:
-    """Act once, when somebody looks whether a conversation is at work; it is not."""
+def _act_while_asked(
+    monkeypatch: pytest.MonkeyPatch, act: Callable[[], Awaitable[None]], *, is_at_work: bool = False
+) -> None:
+    """Act once, when somebody looks whether a conversation is at work."""
 
     async def look(conversation: Conversation) -> bool:
         monkeypatch.undo()
         await act()
-        return False
+        return is_at_work
 
     monkeypatch.setattr(Conversation, "is_at_work", look)
 
 
+@pytest.mark.parametrize("stays", [True, False])
 async def test_conversation_that_is_entered_meanwhile_is_not_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stays: bool
 ) -> None:
     """Whoever needs room for another one is refused; the request that entered it is answered."""
     held, principal = _hold_conversations(tmp_path)
     begun = await held.begin(principal)
 
     async def enter() -> None:
-        (await held.find(principal, begun.conversation_id)).__enter__()
+        with begun:
+            begun.send("go")
+        if stays:
+            begun.__enter__()
 
     _act_while_asked(monkeypatch, enter)
     with pytest.raises(ConfigError, match="open and at work"):
         await held.begin(principal)
     assert await held.find(principal, begun.conversation_id) is begun
     assert await begun.tree.main.send("go") == "fine"
-    begun.__exit__()
     await held.close()
 
 
 async def test_conversation_that_is_resumed_meanwhile_is_not_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was closed and opened again while somebody looked whether it can be closed."""
-    held, principal = _hold_conversations(tmp_path)
-    begun = await held.begin(principal)
+    """It was closed and opened again while somebody looked whether another one can be closed."""
+    held, principal = _hold_conversations(tmp_path, max_open=2)
+    await held.begin(principal)
+    second = await held.begin(principal)
     found: list[Conversation] = []
 
     async def reopen() -> None:
-        await held.release(begun)
-        found.append(await held.find(principal, begun.conversation_id))
+        await held.release(second)
+        found.append((await held.find(principal, second.conversation_id)).__enter__())
 
-    _act_while_asked(monkeypatch, reopen)
-    await held.begin(principal)
-    assert await held.find(principal, begun.conversation_id) is found[0]
+    _act_while_asked(monkeypatch, reopen, is_at_work=True)
+    with pytest.raises(ConfigError, match="open and at work"):
+        await held.begin(principal)
+    assert await held.find(principal, second.conversation_id) is found[0]
     assert await found[0].tree.main.send("go") == "fine"
+    await held.close()
+
+
+async def test_requests_that_come_at_once_do_not_take_the_same_room(tmp_path: Path) -> None:
+    """Each of them sees that there is room for one; one of them gets it."""
+    held, principal = _hold_conversations(tmp_path)
+
+    async def begin() -> Conversation:
+        return (await held.begin(principal)).__enter__()
+
+    tasks = [asyncio.create_task(begin()) for _ in range(2)]
+    await asyncio.wait(tasks)
+    assert sorted(type(each.exception()) is ConfigError for each in tasks) == [False, True]
+    await held.close()
+
+
+async def test_request_that_is_cancelled_while_it_makes_room_leaves_nothing_half_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client has gone; the conversation that was to be closed for it is closed, and can be resumed."""
+    held, principal = _hold_conversations(tmp_path)
+    begun = await held.begin(principal)
+    close, is_closing, may_close = SessionTree.close, asyncio.Event(), asyncio.Event()
+
+    async def close_late(tree: SessionTree) -> None:
+        is_closing.set()
+        await may_close.wait()
+        await close(tree)
+
+    monkeypatch.setattr(SessionTree, "close", close_late)
+    asking = asyncio.create_task(held.begin(principal))
+    await is_closing.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    may_close.set()
+    found = await held.find(principal, begun.conversation_id)
+    assert await found.tree.main.send("go") == "fine"
+    await held.close()
+
+
+async def test_tree_whose_request_is_cancelled_while_it_opens_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree was open, and nobody knew it yet: it is closed again."""
+    held, principal = _hold_conversations(tmp_path)
+    begun = await held.begin(principal)
+    await held.release(begun)
+    is_open = asyncio.Event()
+
+    async def wait(*_: object) -> None:
+        is_open.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Conversations, "_load_spending", wait)
+    asking = asyncio.create_task(held.find(principal, begun.conversation_id))
+    await is_open.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    monkeypatch.undo()
+    found = await held.find(principal, begun.conversation_id)
+    assert await found.tree.main.send("go") == "fine"
+    await held.close()
+
+
+async def test_conversation_is_not_closed_to_make_room_for_its_own_fork(tmp_path: Path) -> None:
+    """The fork is refused if it is the only one that may be open; the conversation goes on."""
+    held, principal = _hold_conversations(tmp_path)
+    begun = await held.begin(principal)
+    assert await begun.tree.main.send("go") == "fine"
+    with pytest.raises(ConfigError, match="open and at work"):
+        await held.fork(begun, 1)
+    assert await begun.tree.main.send("go") == "fine"
     await held.close()
 
 
