@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
@@ -297,13 +297,14 @@ class DoorExchanges:
         return DoorExchange(await self.conversations.fork(conversation, response.ended.seq, tree_id))
 
     async def find(
-        self, principal: DoorPrincipal, response_id: str, *, is_named: bool = True
+        self, principal: DoorPrincipal, response_id: str, held: ExitStack, *, is_named: bool = True
     ) -> DoorExchange:
         """Return the exchange that a response belongs to.
 
         Args:
             principal: Whose it is.
             response_id: The response.
+            held: Lets its conversation go when it is closed; until then, its tree stays open.
             is_named: Whether the client names it, which it can't do if it wanted nothing to be kept.
 
         Raises:
@@ -312,10 +313,13 @@ class DoorExchanges:
         """
         turn_id = response_id.partition("-")[0]
         try:
-            found = DoorExchange(await self.conversations.find_by_turn(principal, turn_id, is_named=is_named))
+            conversation = await self.conversations.find_by_turn(principal, turn_id, is_named=is_named)
         except NotFoundError:
             # The same words as for an id that nobody has: what others made does not exist here.
             raise NotFoundError(f"nothing is called {response_id[:100]!r}") from None
+        # Race: it is entered before anything is awaited. A request that needs room would otherwise close it,
+        # because nobody uses it.
+        found = DoorExchange(held.enter_context(conversation))
         await found.find(response_id)
         return found
 

@@ -206,10 +206,11 @@ async def find_work(conversations: Conversations, principal: DoorPrincipal, work
         ConfigError: too many trees are open, or the tree can't be resumed.
     """
     conversation = await conversations.find_by_turn(principal, work_id)
-    if await conversation.log.read():
-        await conversation.find_turn(work_id)
-        return TurnWork(conversation, work_id)
-    return await _find_program(conversation, work_id)
+    with conversation:  # a request that needs room must not close it meanwhile
+        if await conversation.log.read():
+            await conversation.find_turn(work_id)
+            return TurnWork(conversation, work_id)
+        return await _find_program(conversation, work_id)
 
 
 async def find_newest(conversation: Conversation) -> Work | None:

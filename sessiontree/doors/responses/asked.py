@@ -79,8 +79,7 @@ async def open_response(
     """
     key = asked.key if asked.text else None  # an output is accepted once whatever its request is called
     async with nullcontext() if key is None else exchanges.lock_for(key):
-        exchange, previous = await find_exchange(exchanges, principal, asked)
-        held.enter_context(exchange.conversation)
+        exchange, previous = await find_exchange(exchanges, principal, asked, held)
         repeated = None if key is None else await exchange.find_repeated(key)
         # What the model wrote before can't be heard any more; a repeated request gets it with the items.
         live = LiveResponse(exchange, listens=listens and repeated is None)
@@ -96,11 +95,11 @@ async def open_response(
 
 
 async def find_exchange(
-    exchanges: DoorExchanges, principal: DoorPrincipal, asked: ClientRequest
+    exchanges: DoorExchanges, principal: DoorPrincipal, asked: ClientRequest, held: ExitStack
 ) -> tuple[DoorExchange, str | None]:
     """Return the conversation that a request begins or continues, and the response that it continues.
 
-    A response that others follow is continued in a fork.
+    A response that others follow is continued in a fork. ``held`` lets the conversation go.
 
     Raises:
         NotFoundError: the principal has no such response.
@@ -109,20 +108,24 @@ async def find_exchange(
     """
     previous = asked.previous or _find_known_response(exchanges, principal, asked)
     if previous is not None:
-        try:
-            exchange = await exchanges.find(principal, previous, is_named=asked.previous is not None)
-        except NotFoundError:
-            if asked.previous is not None:
-                raise
-        else:
-            check_repeated(exchange.conversation.config, asked.declared)
-            if not asked.outputs:
-                exchange = await exchanges.at(exchange, previous, asked.key)
-            return exchange, previous
+        is_named = asked.previous is not None
+        with ExitStack() as looking:
+            try:
+                exchange = await exchanges.find(principal, previous, looking, is_named=is_named)
+            except NotFoundError:
+                if is_named:
+                    raise
+            else:
+                check_repeated(exchange.conversation.config, asked.declared)
+                if not asked.outputs:
+                    exchange = await exchanges.at(exchange, previous, asked.key)
+                held.enter_context(exchange.conversation)
+                return exchange, previous
     if asked.outputs:
         raise ConfigError("no such call waits for an output")
     begin = exchanges.begin
     exchange = await begin(principal, asked.agent, asked.declared, is_kept=asked.is_kept, key=asked.key)
+    held.enter_context(exchange.conversation)
     if asked.key is not None and await exchange.find_repeated(asked.key) is None:
         check_repeated(exchange.conversation.config, asked.declared)
     return exchange, None

@@ -70,13 +70,12 @@ class ResponseRoutes:
     async def show(self, request: Request, token: DoorToken) -> Response:
         """Show a response as it is now, or its events from one on."""
         response_id = request.path_params["response_id"]
-        exchange = await self._exchanges.find(token.principal, response_id)
-        logged = await exchange.find(response_id)
-        frame = _make_frame(exchange, response_id, None)
-        if request.query_params.get("stream") != "true":
-            return JSONResponse(make_response(frame, exchange.log.fold, logged))
         with ExitStack() as held:
-            held.enter_context(exchange.conversation)
+            exchange = await self._exchanges.find(token.principal, response_id, held)
+            logged = await exchange.find(response_id)
+            frame = _make_frame(exchange, response_id, None)
+            if request.query_params.get("stream") != "true":
+                return JSONResponse(make_response(frame, exchange.log.fold, logged))
             live = LiveResponse(exchange, listens=False)
             begun = Begun(exchange, response_id, None)
             after = _number_in(request.query_params.get("starting_after"))
@@ -87,10 +86,11 @@ class ResponseRoutes:
     async def cancel(self, request: Request, token: DoorToken) -> Response:
         """Interrupt the turn of a response, and show the response."""
         response_id = request.path_params["response_id"]
-        exchange = await self._exchanges.find(token.principal, response_id)
-        logged = await exchange.find(response_id)
-        if (await exchange.conversation.find_turn(logged.turn_id)).ended is None:
-            await exchange.conversation.interrupt()
+        with ExitStack() as held:
+            exchange = await self._exchanges.find(token.principal, response_id, held)
+            logged = await exchange.find(response_id)
+            if (await exchange.conversation.find_turn(logged.turn_id)).ended is None:
+                await exchange.conversation.interrupt()
         return await self.show(request, token)
 
     async def _stream(self, streamed: _ResponseStream, asked: ClientRequest | None) -> AsyncIterator[bytes]:

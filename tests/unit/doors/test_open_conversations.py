@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from sessiontree import AsyncFunctionModel, ConfigError, FunctionModel, ModelReq
 from sessiontree.doors import conversations
 from sessiontree.doors.conversations import Conversation, Conversations
 from sessiontree.doors.exchanges import DoorExchange, DoorExchanges
+from sessiontree.doors.mcp.work import find_work
 from sessiontree.doors.principals import DoorPrincipal, DoorRights
+from sessiontree.doors.response_log import ResponseFold, ResponseLog
+from sessiontree.doors.turns import HeardTurn, TurnLog
 
 
 async def test_tree_stays_open_while_its_turn_goes_on(
@@ -220,6 +224,59 @@ async def test_closed_conversation_is_forgotten(tmp_path: Path) -> None:
     await asyncio.sleep(0)
     gc.collect()
     assert known() is None
-    found = await DoorExchanges(held).find(principal, turn_id)
-    assert found.log.fold.list_texts(await found.find(turn_id)) == ["fine"]
+    with ExitStack() as entered:
+        found = await DoorExchanges(held).find(principal, turn_id, entered)
+        assert found.log.fold.list_texts(await found.find(turn_id)) == ["fine"]
+    await held.close()
+
+
+async def test_response_that_is_found_is_not_closed_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that comes while the journal is read gets no room; the one that reads can continue there."""
+    held, principal = _hold_conversations(tmp_path)
+    exchanges = DoorExchanges(held)
+    begun = await held.begin(principal)
+    with begun:
+        turn = begun.send("go")
+        await begun.log.wait_until_ended(turn.turn_id)
+    read, refused = ResponseLog.read, asyncio.Event()
+
+    async def read_late(log: ResponseLog) -> ResponseFold:
+        with pytest.raises(ConfigError, match="open and at work"):
+            await held.begin(principal)
+        refused.set()
+        return await read(log)
+
+    monkeypatch.setattr(ResponseLog, "read", read_late)
+    with ExitStack() as entered:
+        found = await exchanges.find(principal, turn.turn_id, entered)
+        assert refused.is_set()
+        monkeypatch.undo()
+        assert await found.conversation.tree.main.send("go") == "fine"
+    await held.close()
+
+
+async def test_work_that_is_found_is_not_closed_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for a task of the protocol of tool servers."""
+    held, principal = _hold_conversations(tmp_path)
+    begun = await held.begin(principal)
+    with begun:
+        turn = begun.send("go")
+        await begun.log.wait_until_ended(turn.turn_id)
+    read, refused = TurnLog.read, asyncio.Event()
+
+    async def read_late(log: TurnLog) -> Mapping[str, HeardTurn]:
+        monkeypatch.undo()
+        with pytest.raises(ConfigError, match="open and at work"):
+            await held.begin(principal)
+        refused.set()
+        return await read(log)
+
+    monkeypatch.setattr(TurnLog, "read", read_late)
+    work = await find_work(held, principal, turn.turn_id)
+    assert refused.is_set()
+    assert (await work.report()).status == "completed"
     await held.close()
