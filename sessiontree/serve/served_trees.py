@@ -49,6 +49,7 @@ class ServedTrees:
         self._surface = surface
         self._may_act = may_act
         self._open: dict[str, _Open] = {}
+        self._is_closed = False
         self._ends: set[asyncio.Task[None]] = set()
 
     async def list_trees(self) -> list[dict[str, Any]]:
@@ -76,7 +77,7 @@ class ServedTrees:
 
         Raises:
             TreeNotFound, JournalError: it can't be read.
-            ConfigError: too many trees are looked at.
+            ConfigError: too many trees are looked at, or all of them were closed.
         """
         entry = self._open.get(tree_id)
         if entry is None:
@@ -94,10 +95,9 @@ class ServedTrees:
             yield entry.tree
         finally:
             entry.viewers -= 1
-            if entry.opening.done() and entry.opening.exception() is not None:
-                self._open.pop(tree_id, None)
-            elif entry.viewers == 0:
-                entry.closing = asyncio.get_running_loop().call_later(KEPT_S, self._end, tree_id)
+            # It is closed already after a failure, and if all trees were closed while it was looked at.
+            if entry.viewers == 0 and self._open.get(tree_id) is entry:
+                entry.closing = asyncio.get_running_loop().call_later(KEPT_S, self._end, entry)
 
     async def ask(self, tree_id: str, verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a verb of a viewer of a tree.
@@ -128,24 +128,32 @@ class ServedTrees:
             yield tree.feed
 
     async def close(self) -> None:
-        """Close all trees."""
-        for tree_id in tuple(self._open):
-            self._end(tree_id)
+        """Close all trees; none is opened any more."""
+        self._is_closed = True
+        for entry in tuple(self._open.values()):
+            self._end(entry)
         if self._ends:
             await asyncio.wait(self._ends)
 
     def _begin(self, place: Path, tree_id: str) -> _Open:
-        idle = [each for each, entry in self._open.items() if entry.viewers == 0]
+        if self._is_closed:  # while this viewer looked for the journal; nobody would close the tree
+            raise ConfigError("no tree is shown any more; start the server again")
+        idle = [entry for entry in self._open.values() if entry.viewers == 0]
         if len(self._open) >= MAX_OPEN and not idle:
             raise ConfigError(f"{MAX_OPEN} trees are looked at already; close a page and try again")
         if len(self._open) >= MAX_OPEN:
             self._end(idle[0])
         tree = ServedTree(place, tree_id, self._surface, may_act=self._may_act)
         entry = self._open[tree_id] = _Open(tree, asyncio.create_task(tree.open()))
+        # Also if its viewers have left meanwhile: the next one tries again.
+        entry.opening.add_done_callback(lambda opening: self._end(entry) if _has_failed(opening) else None)
         return entry
 
-    def _end(self, tree_id: str) -> None:
-        entry = self._open.pop(tree_id)
+    def _end(self, entry: _Open) -> None:
+        # Race: it may have been closed and opened again since; that one belongs to others.
+        if self._open.get(entry.tree.tree_id) is not entry:
+            return
+        del self._open[entry.tree.tree_id]
         if entry.closing is not None:
             entry.closing.cancel()
         task = asyncio.create_task(_close_entry(entry))
@@ -153,10 +161,14 @@ class ServedTrees:
         task.add_done_callback(self._ends.discard)
 
 
+def _has_failed(opening: asyncio.Task[None]) -> bool:
+    return opening.cancelled() or opening.exception() is not None
+
+
 async def _close_entry(entry: _Open) -> None:
     # Closed while it opens, it would leave the journal open that it opens then.
     await asyncio.wait([entry.opening])
-    if entry.opening.exception() is None:
+    if not _has_failed(entry.opening):
         await entry.tree.close()
 
 
