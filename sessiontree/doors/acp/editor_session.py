@@ -44,10 +44,10 @@ StopReason: TypeAlias = Any
 
 
 class Withdrawing(Protocol):
-    """Lets the client know that a request needs no answer."""
+    """Lets the client know that it need not answer any more."""
 
-    async def withdraw(self, tool_call_id: str) -> None:
-        """Withdraw the request for a permission about a tool call."""
+    async def withdraw(self, asked: str) -> None:
+        """Withdraw what was asked about a request for an approval, or about a question."""
         ...
 
 
@@ -162,6 +162,10 @@ class EditorSession:
         return bool(self._prompts)
 
     @property
+    def _is_cancelling(self) -> bool:
+        return any(prompt.is_cancelled for prompt in self._prompts.values())
+
+    @property
     def session_id(self) -> str:
         """Its id, which is that of its tree."""
         return self.conversation.conversation_id
@@ -264,12 +268,16 @@ class EditorSession:
             )
         except asyncio.CancelledError:
             with suppress(ConnectionError):
-                await self._editor.withdrawing.withdraw(call_id)
+                await self._editor.withdrawing.withdraw(request.request_id)
             raise
         except (RequestError, ValidationError, ConnectionError):
             await self._say("The editor did not answer the request for a permission; it waits in the tree.")
             return None
-        return parse_answer(request, response, self.conversation.principal.sender)
+        answer = parse_answer(request, response, self.conversation.principal.sender)
+        # A turn that is cancelled ends its requests itself.
+        if answer is None and not self._is_cancelling:
+            await self._say("No permission was given or refused; the request waits in the tree.")
+        return answer
 
     async def ask_question(self, question: QuestionRequest) -> QuestionReply | None:
         """Show a question as a form, or else as a message; then it waits for another surface."""
@@ -281,10 +289,17 @@ class EditorSession:
             session_id=self.session_id, requested_schema=build_form(question.items)
         )
         try:
-            response = await self._editor.client.create_elicitation(text, mode)
+            meta = {"request": question.question_id}
+            response = await self._editor.client.create_elicitation(text, mode, sessiontree=meta)
+        except asyncio.CancelledError:
+            with suppress(ConnectionError):
+                await self._editor.withdrawing.withdraw(question.question_id)
+            raise
         except (RequestError, ValidationError, ConnectionError):
-            return None
+            response = None
         if not isinstance(response, AcceptElicitationResponse):
+            if not self._is_cancelling:
+                await self._say("The question was not answered in the editor; it waits in the tree.")
             return None
         return read_reply(question.items, response.content or {}, self.conversation.principal.sender)
 

@@ -13,6 +13,8 @@ MAX_LINE_BYTES: Final = 32 * 2**20
 """Longest message: it has room for the images of one prompt."""
 MAX_ERROR_CHARS: Final = 4_000
 """Most characters that the data of an error has."""
+MAX_ASKED: Final = 1_000
+"""Most permissions and forms that the other side has not answered."""
 _CHUNK: Final = 65_536
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 
@@ -61,6 +63,16 @@ def _find_answered_id(line: bytes) -> int | str | None:
     return found if isinstance(found, int | str) and not isinstance(found, bool) else None
 
 
+def _find_asked(message: dict[str, Any]) -> str | None:
+    """Return the id of the request or the question of the tree that a message asks about; None = of none."""
+    if message.get("method") not in {"session/request_permission", "elicitation/create"}:
+        return None
+    params = message["params"]
+    meta = params.get("toolCall", params).get("_meta") or {}
+    asked: str | None = meta.get("sessiontree", {}).get("request")
+    return asked
+
+
 class MessageLines:
     """The lines of a reader and a writer as messages; a line that can't be read is answered with an error.
 
@@ -76,7 +88,7 @@ class MessageLines:
         self._scanned = 0
         self._is_skipping = False
         self._asked: dict[str, int | str] = {}
-        """Ids of the requests for a permission that were sent, by tool call."""
+        """Ids of the messages that the other side has not answered, by what of the tree they ask about."""
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message; None = the other side has closed the stream."""
@@ -96,6 +108,8 @@ class MessageLines:
             except RequestError as error:
                 await self._refuse(_find_answered_id(line), error)
                 continue
+            if message.get("method") is None:
+                self._forget_answered(message.get("id"))
             if _is_heard(message):
                 return message
 
@@ -104,21 +118,35 @@ class MessageLines:
 
         Raises:
             ConnectionError: nobody reads any more.
+            RequestError: it asks, and the other side leaves too much unanswered.
         """
-        if message.get("method") == "session/request_permission":
-            self._asked[message["params"]["toolCall"]["toolCallId"]] = message["id"]
+        if (asked := _find_asked(message)) is not None:
+            if len(self._asked) >= MAX_ASKED:
+                most = f"{MAX_ASKED:,} requests of this agent wait for an answer already"
+                raise RequestError.invalid_request({"details": most})
+            self._asked[asked] = message["id"]
         error = message.get("error")
         if isinstance(error, dict) and len(json.dumps(error.get("data"), default=str)) > MAX_ERROR_CHARS:
             message = {**message, "error": {**error, "data": {"details": "the request is not valid"}}}
         line = json.dumps(message, separators=(",", ":"), default=str)
         await self._write(line.encode() + b"\n")
 
-    async def withdraw(self, tool_call_id: str) -> None:
-        """Let the other side know that a request for a permission needs no answer any more."""
-        request_id = self._asked.pop(tool_call_id, None)
-        if request_id is not None:
-            params = {"requestId": request_id}
+    async def withdraw(self, asked: str) -> None:
+        """Let the other side know that it need not answer any more.
+
+        Args:
+            asked: Id of the request for an approval, or of the question, that it was asked about.
+        """
+        message_id = self._asked.pop(asked, None)
+        if message_id is not None:
+            params = {"requestId": message_id}
             await self.send({"jsonrpc": "2.0", "method": "$/cancel_request", "params": params})
+
+    def _forget_answered(self, message_id: object) -> None:
+        for asked, sent in self._asked.items():
+            if sent == message_id:
+                del self._asked[asked]
+                return
 
     async def close(self) -> None:
         """Close nothing: the streams belong to the process."""

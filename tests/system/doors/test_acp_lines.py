@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from acp import RequestError
 
 from sessiontree import ScriptedModel
 from sessiontree.doors.acp import json_lines
@@ -114,15 +115,46 @@ async def test_what_is_written_is_one_line(tmp_path: Path) -> None:
     assert pipe.written[1]["error"]["data"] == {"details": "the request is not valid"}
 
 
+def _ask(number: int, asked: str) -> dict[str, Any]:
+    """Return a message that asks for a permission; the ids of calls are the same in each tree."""
+    call = {"toolCallId": "main:1.0", "_meta": {"sessiontree": {"request": asked}}}
+    return {"method": "session/request_permission", "id": number, "params": {"toolCall": call}}
+
+
 async def test_request_is_withdrawn_once() -> None:
-    """The client gets the id of the request; a second withdrawal says nothing."""
+    """The client gets the id of the request; a second withdrawal says nothing, nor one of another tree's."""
     pipe = Pipe()
-    asked = {
-        "method": "session/request_permission",
-        "id": 3,
-        "params": {"toolCall": {"toolCallId": "main:1.0"}},
-    }
-    await pipe.transport.send(asked)
-    await pipe.transport.withdraw("main:1.0")
-    await pipe.transport.withdraw("main:1.0")
-    assert [each.get("params") for each in pipe.written[1:]] == [{"requestId": 3}]
+    await pipe.transport.send(_ask(3, "of one tree"))
+    await pipe.transport.send(_ask(4, "of another tree"))
+    await pipe.transport.withdraw("of one tree")
+    await pipe.transport.withdraw("of one tree")
+    assert [each.get("params") for each in pipe.written[2:]] == [{"requestId": 3}]
+
+
+async def test_form_is_withdrawn() -> None:
+    """As a request for a permission is."""
+    pipe = Pipe()
+    params = {"message": "?", "_meta": {"sessiontree": {"request": "question"}}}
+    await pipe.transport.send({"method": "elicitation/create", "id": 0, "params": params})
+    await pipe.transport.withdraw("question")
+    assert [each.get("params") for each in pipe.written[1:]] == [{"requestId": 0}]
+
+
+async def test_requests_without_an_answer_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer makes room, a withdrawal too, and whatever else a client writes does not."""
+    monkeypatch.setattr(json_lines, "MAX_ASKED", 2)
+    pipe = Pipe()
+    for number in range(2):
+        await pipe.transport.send(_ask(number, f"request {number}"))
+    pipe.reader.feed_data(b'{"id": 7, "result": {}}\n{"id": 1, "method": "session/list"}\n')
+    for _ in range(2):
+        await pipe.transport.receive()
+    with pytest.raises(RequestError, match="Invalid request") as refused:
+        await pipe.transport.send(_ask(2, "request 2"))
+    assert "2 requests of this agent" in refused.value.data["details"]
+    await pipe.transport.send({"method": "session/update", "params": {}})
+    pipe.reader.feed_data(b'{"id": 0, "error": {"code": 1, "message": "no"}}\n')
+    await pipe.transport.receive()
+    await pipe.transport.send(_ask(3, "request 3"))
+    await pipe.transport.withdraw("request 3")
+    await pipe.transport.send(_ask(4, "request 4"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acp.schema import AcceptElicitationResponse
 
 from sessiontree import FunctionModel, ModelRequest, ScriptedModel, script_call
 from sessiontree.contracts.values.messages import AssistantMessage, TextContent, Usage
@@ -193,6 +194,55 @@ async def test_cancelled_prompt_ends_what_it_asked(tmp_path: Path) -> None:
         assert await editor.prompt(session) == "end_turn"
         assert editor.fake.text.endswith("next")
         assert effects(editor.workspace) == []
+
+
+class AbsentFake(EditorFake):
+    """Closes requests for a permission without a choice, and shows forms that nobody fills in."""
+
+    def __init__(self) -> None:
+        super().__init__(self._close)
+        self.is_told = asyncio.Event()
+
+    async def _close(self, call: Any) -> str:
+        return ""
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        await super().session_update(session_id, update)
+        if "the request waits in the tree" in self.text:
+            self.is_told.set()
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> AcceptElicitationResponse:
+        self.has_asked.set()
+        return await asyncio.Future()
+
+
+async def test_permission_that_is_closed_without_a_choice_waits_in_the_tree(tmp_path: Path) -> None:
+    """The person is told; an answer on another surface ends the prompt."""
+    fake = AbsentFake()
+    async with open_editor(tmp_path, ScriptedModel([LAUNCH, "next"]), fake) as editor:
+        session = await editor.begin()
+        prompt = asyncio.create_task(editor.prompt(session))
+        await fake.is_told.wait()
+        conversation = await editor.find(session)
+        (waiting,) = conversation.tree.approvals.pending()
+        await waiting.approve(sender="acp")
+        assert await prompt == "end_turn"
+        assert effects(editor.workspace) != []
+
+
+async def test_form_of_a_question_that_is_answered_elsewhere_is_withdrawn(tmp_path: Path) -> None:
+    """Its editor is told that no answer is needed any more."""
+    model = ScriptedModel([script_call("ask_user", questions=QUESTIONS[1:2]), "done"])
+    async with open_editor(tmp_path, model, AbsentFake(), forms=True) as editor:
+        session = await editor.begin()
+        withdrawn = listen_for(editor, "$/cancel_request")
+        prompt = asyncio.create_task(editor.prompt(session))
+        await editor.fake.has_asked.wait()
+        conversation = await editor.find(session)
+        (waiting,) = conversation.tree.questions.pending()
+        await waiting.answer("Ada", sender="acp")
+        assert await prompt == "end_turn"
+        assert await withdrawn
 
 
 QUESTIONS: Any = [
