@@ -206,17 +206,19 @@ class ServerPool:
         calling = asyncio.ensure_future(connection.call(pinned, call))
         self._calls[tree_id, key] = calling
         try:
-            return await calling
+            # Waited for and not awaited: the end of a call that its session drops must look different from
+            # the end of the task that waits for it, whose cancellation would reach the call at once.
+            await asyncio.wait({calling})
         except asyncio.CancelledError:
-            # The call was dropped by its session, and not the task that waits for it.
-            if calling.cancelled():
-                raise ExecutionError(f"the call of the MCP server {call.server} was dropped") from None
             calling.cancel()
             raise
         finally:
             # The same key may have been called again meanwhile; that newer call must stay.
             if self._calls.get((tree_id, key)) is calling:
                 del self._calls[tree_id, key]
+        if calling.cancelled():
+            raise ExecutionError(f"the call of the MCP server {call.server} was dropped")
+        return calling.result()
 
     def drop(self, tree_id: str, key: str) -> None:
         """Drop a call: nobody waits for its reply."""

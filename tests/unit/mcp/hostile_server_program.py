@@ -1,6 +1,7 @@
 """An MCP server without the protocol's library, which misbehaves as its argument says.
 
-Usage: ``python hostile_server_program.py (garbage|endless|flood|many|late|huge)``, over its standard streams.
+Usage: ``python hostile_server_program.py (garbage|endless|flood|many|late|huge|silent)``, over its
+standard streams.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import threading
 from typing import Any
 
 KIND = sys.argv[1]
+SILENT: list[int] = []
+"""Ids of the calls that have no answer yet."""
 
 
 def send(message: dict[str, Any]) -> None:
@@ -58,6 +61,9 @@ def call(number: int) -> None:
             sys.stdout.write("no message\n" * 1_000)
     elif KIND == "late":
         threading.Timer(2.0, lambda: send({"id": number, "result": result})).start()
+    elif KIND == "silent":  # it says that it was called, and answers once the call is cancelled
+        SILENT.append(number)
+        send({"method": "notifications/tools/list_changed"})
     elif KIND == "huge":
         content = [
             {"type": "text", "text": "y" * 2**22},
@@ -70,5 +76,7 @@ def call(number: int) -> None:
 
 for line in sys.stdin:
     request = json.loads(line)
-    if "id" in request and "method" in request:
+    if request.get("method") == "notifications/cancelled" and request["params"]["requestId"] in SILENT:
+        KIND = "told"
+    elif "id" in request and "method" in request:
         answer(request["id"], request["method"], request.get("params", {}))

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, ExecutionError, Timeout
-from sessiontree.contracts.handles.mcp import ServerCall
+from sessiontree.contracts.handles.mcp import ServerCall, ServerReply
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.mcp.pins import pin_listed_tools
-from sessiontree.mcp.server_pool import ServerPool
+from sessiontree.mcp.server_pool import ServerConnection, ServerPool
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.server_tools import GivenServer
 from sessiontree.mcp.settings import McpServer, ReachedServer, reach
@@ -102,6 +102,46 @@ async def test_result_after_the_time_out_reaches_nobody() -> None:
         await process.call(CALL, 0.1)
     assert (await process.call(CALL, 30))["reply"]["text"] == "late"
     await process.close()
+
+
+async def test_server_is_told_of_a_call_whose_caller_was_cancelled() -> None:
+    """The connection goes on, and the next call is answered."""
+    was_called = asyncio.Event()
+    process = ServerProcess("silent", on_tools=lambda tools: was_called.set())
+    await start_server(hostile("silent"), process)
+    calling = asyncio.create_task(process.call(CALL, 60))
+    await was_called.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    # A server that was not told of it would not answer.
+    assert (await process.call(CALL, 20))["reply"]["text"] == "late"
+    await process.close()
+
+
+async def test_cancellation_of_a_caller_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no failure of the call, which is dropped."""
+    is_called, is_dropped = asyncio.Event(), asyncio.Event()
+
+    async def call_for_ever(*_: object) -> ServerReply:
+        try:
+            is_called.set()
+            return await asyncio.Future()
+        finally:
+            is_dropped.set()
+
+    monkeypatch.setattr(ServerConnection, "call", call_for_ever)
+    rows, _ = pin_listed_tools(({"name": "one", "parameters": {"type": "object"}},))
+    pool, reached = ServerPool(), hostile("garbage")
+    pool.on_tree_opened("t", (GivenServer(reached, {"one": (rows["one"], PermissionTier.READ_ONLY)}),))
+    call = ServerCall("garbage", "one", {}, "k", 30)
+    calling = asyncio.create_task(pool.call("t", SessionKind.WORKER, call))
+    await is_called.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    await is_dropped.wait()
+    await pool.close()
 
 
 @pytest.mark.parametrize("killed", ["connection", pytest.param("server", marks=pytest.mark.long)])
