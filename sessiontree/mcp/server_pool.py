@@ -107,7 +107,7 @@ class ServerConnection:
         return await asyncio.shield(self._starting)
 
     async def _start_process(self) -> ServerProcess:
-        process = ServerProcess(self.reached.name, self._note_end, self._take_tools)
+        process = ServerProcess(self.reached.name, self._note_end, self._on_tools)
         try:
             found = await start_server(self.reached, process)
             self._take_tools(found.tools)
@@ -133,6 +133,14 @@ class ServerConnection:
         self.tools, refused = pin_listed_tools(rows)
         for tool, why in refused.items():
             _LOG.warning("MCP server %s: tool %r is refused: %s", self.reached.name, tool[:100], why)
+
+    def _on_tools(self, rows: tuple[Mapping[str, Any], ...]) -> None:
+        try:
+            self._take_tools(rows)
+        except ConfigError as error:
+            # Raised, it would end the reader of the connection, and no call would be answered any more.
+            self.tools = {}
+            _LOG.warning("MCP server %s: its new tools are refused: %s", self.reached.name, error)
 
     def _note_end(self, reason: str) -> None:
         self._note_failure(f"the MCP server {self.reached.name} was lost ({reason})")

@@ -1,6 +1,6 @@
 """An MCP server without the protocol's library, which misbehaves as its argument says.
 
-Usage: ``python hostile_server_program.py (garbage|endless|flood|many|late|huge|silent)``, over its
+Usage: ``python hostile_server_program.py (garbage|endless|flood|many|late|huge|silent|growing)``, over its
 standard streams.
 """
 
@@ -12,8 +12,8 @@ import threading
 from typing import Any
 
 KIND = sys.argv[1]
-SILENT: list[int] = []
-"""Ids of the calls that have no answer yet."""
+CALLED: list[int] = []
+"""Ids of calls."""
 
 
 def send(message: dict[str, Any]) -> None:
@@ -42,7 +42,8 @@ def answer(number: int, method: str, params: dict[str, Any]) -> None:
     elif method == "tools/list":
         if KIND == "garbage":
             sys.stdout.write("not a message\n" * 20 + "[]\n{}\n")
-        rows = [tool(f"t{each}") for each in range(10_000)] if KIND == "many" else [tool("one"), tool("huge")]
+        count = 10_000 if KIND == "many" else 1_001 if KIND == "growing" and CALLED else 0
+        rows = [tool(f"t{each}") for each in range(count)] or [tool("one"), tool("huge")]
         send({"id": number, "result": {"tools": rows}})
     elif method == "tools/call":
         call(number)
@@ -62,8 +63,12 @@ def call(number: int) -> None:
     elif KIND == "late":
         threading.Timer(2.0, lambda: send({"id": number, "result": result})).start()
     elif KIND == "silent":  # it says that it was called, and answers once the call is cancelled
-        SILENT.append(number)
+        CALLED.append(number)
         send({"method": "notifications/tools/list_changed"})
+    elif KIND == "growing":
+        CALLED.append(number)
+        send({"method": "notifications/tools/list_changed"})
+        send({"id": number, "result": result})
     elif KIND == "huge":
         content = [
             {"type": "text", "text": "y" * 2**22},
@@ -76,7 +81,7 @@ def call(number: int) -> None:
 
 for line in sys.stdin:
     request = json.loads(line)
-    if request.get("method") == "notifications/cancelled" and request["params"]["requestId"] in SILENT:
+    if request.get("method") == "notifications/cancelled" and request["params"]["requestId"] in CALLED:
         KIND = "told"
     elif "id" in request and "method" in request:
         answer(request["id"], request["method"], request.get("params", {}))

@@ -144,6 +144,30 @@ async def test_cancellation_of_a_caller_reaches_it(monkeypatch: pytest.MonkeyPat
     await pool.close()
 
 
+async def test_connection_outlives_a_listing_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that lists too many tools later has none; the connection goes on to answer."""
+    is_listed, take = asyncio.Event(), ServerConnection._take_tools
+
+    def take_tools(connection: ServerConnection, rows: tuple[Any, ...]) -> None:
+        if len(rows) > 1_000:
+            asyncio.get_running_loop().call_soon(is_listed.set)
+        take(connection, rows)
+
+    monkeypatch.setattr(ServerConnection, "_take_tools", take_tools)
+    connection = ServerConnection(hostile("growing"))
+    process = ServerProcess("growing")
+    rows, _ = pin_listed_tools((await start_server(hostile("growing"), process)).tools)
+    await process.close()
+    call = ServerCall("growing", "one", {}, "k", 5)
+    assert (await connection.call(rows["one"], call)).text == "late"
+    await is_listed.wait()
+    try:
+        with pytest.raises(ExecutionError, match="offers no usable tool 'one' any more"):
+            await connection.call(rows["one"], call)
+    finally:
+        await connection.close()
+
+
 @pytest.mark.parametrize("killed", ["connection", pytest.param("server", marks=pytest.mark.long)])
 async def test_kill_leaves_no_process_and_the_pool_starts_again(killed: str) -> None:
     """SIGKILL of either process ends the other one; the next call has new ones."""
