@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from sessiontree.contracts.errors import ConfigError, JournalError, SessionTreeError
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.control.call_codec import SocketAnswer, answer_from_wire, encode_arguments
 from sessiontree.control.protocol import (
     MAX_LINE_BYTES,
@@ -202,8 +202,8 @@ def _encode_question(number: int, ask: str, given: Mapping[str, Any]) -> bytes:
 def _parse_object(line: bytes) -> dict[str, Any]:
     """Return the object of a line; an empty one if it holds something else: the runtime is not trusted."""
     try:
-        said = json.loads(line)
-    except (ValueError, RecursionError):
+        said = parse_json(line)
+    except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
 

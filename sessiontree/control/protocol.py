@@ -13,18 +13,17 @@ Nothing is unpickled. The client assigns the ids.
 from __future__ import annotations
 
 import errno
-import json
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, get_type_hints
+from typing import Any, get_type_hints
 
 from sessiontree.contracts import errors
 from sessiontree.contracts.errors import JournalError, SessionTreeError, describe_error
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json, parse_json
 from sessiontree.control.call_codec import SocketAnswer
 from sessiontree.journal.tables import write_error
 from sessiontree.runtime.transport.socket_files import listen_at, open_connection_to
@@ -217,10 +216,7 @@ def parse_line(line: bytes) -> SocketRequest | Withdrawal:
     Raises:
         ValueError: it is not a message of this protocol.
     """
-    try:
-        wire = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    wire = parse_json(line.decode("utf-8"))
     if not isinstance(wire, dict):
         raise ValueError("it is not a JSON object")
     if "withdraw" in wire:
@@ -277,8 +273,3 @@ def _check_id(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_ID:
         raise ValueError("its id is not a whole number from 0")
     return value
-
-
-def _refuse_constant(word: str) -> NoReturn:
-    # JSON has no NaN, and every comparison of one with a limit is false.
-    raise ValueError(f"{word} is not a number")

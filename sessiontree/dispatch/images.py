@@ -25,6 +25,7 @@ from sessiontree.contracts.handles.image_facts import ImageColour, ImageFacts
 from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, MAX_SOURCE_PIXELS, ImageLimits
 from sessiontree.contracts.tools.agent import RESULT_SHARE
 from sessiontree.contracts.tools.thread_calls import Stop, run_until_stopped
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.dispatch.results import NOTE_CHARS
@@ -221,10 +222,10 @@ def _await(pid: int, name: str, limit_s: float, stop: Stop) -> None:
 def _parse_answer(line: bytes) -> dict[str, Any] | None:
     """Return the first line of an answer; None if the program did not write one."""
     try:
-        found: dict[str, Any] = json.loads(line)
+        found = parse_json(line)
     except ValueError:
         return None
-    return found
+    return found if isinstance(found, dict) else None
 
 
 PIXELS_PER_TOKEN: Final = 750

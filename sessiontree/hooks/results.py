@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from functools import partial
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.contracts.tools.hooks import Hook, KeptResult
-from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable, parse_json
 from sessiontree.contracts.values.messages import TextContent
 from sessiontree.contracts.values.truncation import cut_text
 
@@ -83,7 +82,7 @@ class TrimResults(Hook):
     def _trim_envelope(self, text: str) -> str:
         try:
             # Cut inside the JSON: a cut through its text would leave an envelope that nobody can read.
-            return dump_readable(map_texts(json.loads(text), self._cut))
+            return dump_readable(map_texts(parse_json(text), self._cut))
         except ValueError:
             return self._cut(text)
 

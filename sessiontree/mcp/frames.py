@@ -18,9 +18,13 @@ def encode_frame(message: dict[str, Any]) -> bytes:
     """Return a message as a frame.
 
     Raises:
-        FrameFault: it is too long.
+        FrameFault: it is too long, or nested too deeply.
     """
-    data = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    try:
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError as error:
+        raise FrameFault("a message is nested too deeply") from error
+    data = text.encode("utf-8", "surrogatepass")
     if len(data) > MAX_FRAME_BYTES:
         raise FrameFault(f"a message has {len(data):,} bytes; at most {MAX_FRAME_BYTES:,} fit")
     return len(data).to_bytes(_LENGTH_BYTES, "big") + data

@@ -115,7 +115,11 @@ def _find_fault(row: Mapping[str, Any]) -> str:
             return f"the schema of its {key} is not an object"
         # Every question of every session carries the schemas of its tools, so one server could fill a model's
         # context.
-        if len(json.dumps(schema)) > MAX_SCHEMA_CHARS:
+        try:
+            chars = len(json.dumps(schema, allow_nan=False))
+        except (ValueError, RecursionError) as error:
+            return f"the schema of its {key} has no JSON form: {error}"
+        if chars > MAX_SCHEMA_CHARS:
             return f"the schema of its {key} has more than {MAX_SCHEMA_CHARS:,} characters"
     return ""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, BinaryIO, Final, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import MemoryFailed, ValidationError
-from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json, parse_json
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope, NewRecord
 from sessiontree.memory.tables import FinishedTree
 from sessiontree.memory.writer import to_records
@@ -230,8 +229,8 @@ class _Lines:
             raise self.refused(f"the file ends without {wanted}")
         self._hash.update(data)
         try:
-            line = json.loads(data)
-        except (ValueError, RecursionError) as error:
+            line = parse_json(data)
+        except ValueError as error:
             raise self.refused("the line is not JSON") from error
         if not isinstance(line, dict):
             raise self.refused("the line is not a JSON object")

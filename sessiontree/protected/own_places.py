@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.machinery
 import importlib.metadata
-import json
 import operator
 import os
 import re
@@ -19,6 +18,7 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any, Final
 
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.protected.named_modules import find_named_places
 
 PARTS_OF_A_PREFIX: Final = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "share")
@@ -201,7 +201,7 @@ def _list_editable_names() -> Iterator[str]:
     for folder in _list_site_directories():
         for file in Path(folder).glob("*.dist-info/direct_url.json"):
             with contextlib.suppress(OSError, ValueError, AttributeError):
-                if json.loads(file.read_text("utf-8")).get("dir_info", {}).get("editable"):
+                if parse_json(file.read_text("utf-8")).get("dir_info", {}).get("editable"):
                     installed = importlib.metadata.Distribution.at(file.parent)
                     yield installed.name.replace("-", "_").lower()
                     yield from (installed.read_text("top_level.txt") or "").split()

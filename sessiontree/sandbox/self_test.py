@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import stat
 import subprocess
@@ -21,6 +20,7 @@ from threading import Thread
 from typing import Final
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.sandbox import write_probes
 from sessiontree.sandbox.write_probes import ATTEMPTS
 
@@ -228,7 +228,7 @@ def _try_in_subprocess(folder: Path) -> dict[str, str]:
             check=True,
             timeout=TIMEOUT_S,
         )
-        outcomes = json.loads(done.stdout)
+        outcomes = parse_json(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}  # untried, which counts as a fault
     return {str(name): str(outcome) for name, outcome in outcomes.items()}

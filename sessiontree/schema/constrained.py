@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable, parse_json
 from sessiontree.contracts.values.pointer import make_json_pointer
 from sessiontree.schema.keywords import DEFINITIONS, Schema, rewrite
 
@@ -112,8 +112,8 @@ def read_reply(text: str) -> ConstrainedCall | str:
     the model to the schema. A call that breaks off keeps the arguments it has so far.
     """
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = parse_json(text)
+    except ValueError:
         value = None
     if isinstance(value, dict):
         name, arguments = value.get(TOOL), value.get(ARGUMENTS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -20,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound, describe_error
-from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json, parse_json
 from sessiontree.serve.access import PARAMETER, Access, remove_token
 from sessiontree.serve.canvas_frames import HEADERS as FRAME_HEADERS
 from sessiontree.serve.served_trees import ServedTrees
@@ -218,8 +217,8 @@ class PageParts:
             tell: Returns the answer, as an object or as JSON text.
         """
         try:
-            asked = json.loads(await read_body(request, MAX_BODY))
-        except (ValueError, RecursionError) as error:
+            asked = parse_json(await read_body(request, MAX_BODY))
+        except ValueError as error:
             return _make_refusal(ConfigError(f"the question is not JSON: {error}"), 400)
         except ClientDisconnect:
             return Response(status_code=400)

@@ -6,7 +6,6 @@ the number of its fact and its name in it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from sessiontree.contracts.facts.tree_facts import ApprovalRequested
 from sessiontree.contracts.recorded import questions as asked
 from sessiontree.contracts.recorded.programs import is_of_program, make_program_key
 from sessiontree.contracts.reports.events import describe_exit, get_display
-from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable, parse_json
 from sessiontree.contracts.values.messages import (
     ImageContent,
     TextContent,
@@ -256,7 +255,7 @@ def _on_answered(fact: said.CallResolved, most: int | None) -> Iterator[Item]:
     """Tell what a person answered, by whom and where."""
     details: Any = fact.message.details
     try:
-        answers = json.loads(_join_text(fact.message))["answers"]
+        answers = parse_json(_join_text(fact.message))["answers"]
         text = "\n".join(", ".join([*each["chosen"], *filter(None, [each["text"]])]) for each in answers)
     # The answer is still shown: what a person decided must be readable in every transcript.
     except (ValueError, KeyError, TypeError):  # a hook has replaced it

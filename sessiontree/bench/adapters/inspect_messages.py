@@ -32,6 +32,7 @@ from sessiontree import (
     UserMessage,
 )
 from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.contracts.values.messages import (
     ProviderForm,
     ReplyContent,
@@ -159,7 +160,7 @@ def _to_tool_message(message: ToolResultMessage, known: ChatMessageTool | None) 
 def _classify_error(text: str) -> Any:
     """Return inspect's type of an error that the runtime itself gave."""
     try:
-        envelope = json.loads(text)
+        envelope = parse_json(text)
     except ValueError:
         return "unknown"
     if not isinstance(envelope, dict):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree import ConfigError
+from sessiontree.contracts.values.jsonable import parse_json
 
 CAPTURE: Final = "INSPECT_EVAL_SET_CAPTURE"
 """Names the file to which a definition writes what it would run; it runs nothing then."""
@@ -69,7 +70,7 @@ def read_capture(text: str | bytes) -> CapturedSet:
         ConfigError: it is of another version, is not a capture, has no task, or one task twice.
     """
     try:
-        found = json.loads(text)
+        found = parse_json(text)
         check_versions(found["version"], SELECTION_VERSION)
         tasks = tuple(map(_parse_task, found["tasks"]))
         captured = CapturedSet(found.get("eval_set_id"), tasks)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 from sessiontree import JournalCorrupt, JournalRecord, JournalUnwritable, TreeNotFound
 from sessiontree.api.stored.journaled_trees import StoredFacts
 from sessiontree.bench.results.recorded_run import STATE
+from sessiontree.contracts.values.jsonable import parse_json
 
 if TYPE_CHECKING:
     from sessiontree.bench.results.written_events import WrittenEvents
@@ -109,6 +110,6 @@ def _read_fetched(file: Path) -> Iterator[JournalRecord]:
     try:
         with file.open(encoding="ascii") as lines:
             for line in lines:
-                yield JournalRecord(*json.loads(line))
+                yield JournalRecord(*parse_json(line))
     except (OSError, ValueError, TypeError) as error:
         raise JournalCorrupt(str(file), f"the facts that were fetched can't be read: {error}") from error

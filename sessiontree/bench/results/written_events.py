@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 
 from sessiontree import JournalCorrupt, JournalRecord
 from sessiontree.bench.results.recorded_run import RESULTS
+from sessiontree.contracts.values.jsonable import parse_json
 
 TREES: Final = b"sessiontree.trees"
 """Names a file's metadata: the ids of its trees in the order of their row groups, as JSON."""
@@ -31,7 +31,7 @@ class WrittenEvents:
         self._places: dict[str, tuple[Path, int]] = {}
         for file in sorted((run_dir / RESULTS / "events").glob(_NAMES)):
             with suppress(OSError, ValueError, KeyError, TypeError):  # a file of somebody else's
-                trees = json.loads(pq.read_metadata(file).metadata[TREES])
+                trees = parse_json(pq.read_metadata(file).metadata[TREES])
                 self._places |= {tree_id: (file, number) for number, tree_id in enumerate(trees)}
 
     def __contains__(self, tree_id: object) -> bool:

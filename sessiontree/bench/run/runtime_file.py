@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from sessiontree import ConfigError, MemorySettings, Telemetry
 from sessiontree.api.runtime.runtime_options import RuntimeOptions
 from sessiontree.contracts.settings.given_values import check_options, take_settings
+from sessiontree.contracts.values.jsonable import parse_json
 
 
 def read_runtime(file: Path | None, placement: str | None) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def read_runtime(file: Path | None, placement: str | None) -> dict[str, Any]:
     found = {} if file is None else _read(file)
     if placement is not None:
         try:
-            found["placement"] = json.loads(placement)
+            found["placement"] = parse_json(placement)
         except ValueError as error:
             raise ConfigError(
                 f"--placement {placement!r} is not JSON: {error}; give an object such as "

@@ -34,6 +34,7 @@ from platformdirs import user_cache_path
 
 from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.values.jsonable import parse_json
 
 LOCKS: Final = Path(__file__).parents[1] / "suites" / "locks"
 """Locks of the suites that come with this package."""
@@ -360,7 +361,7 @@ def list_shipped_locks() -> list[Path]:
 def _mark_in(place: Path) -> dict[str, Any]:
     """Return from what an environment was built; empty if it is unfinished or not a suite's."""
     try:
-        mark = json.loads((place / _MARK).read_text("utf-8"))
+        mark = parse_json((place / _MARK).read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     return mark if isinstance(mark, dict) else {}

@@ -14,6 +14,7 @@ import pyarrow.parquet
 from sessiontree import ConfigError, SessionTreeError
 from sessiontree.bench.suite.suite import Sample, SuiteDefinition
 from sessiontree.contracts.settings.given_values import Edge, Instance
+from sessiontree.contracts.values.jsonable import parse_json
 
 MEMBERS: Final = ("id", "input", "target", "metadata", "files")
 _ROW: Final = Edge[Mapping[str, Any]](
@@ -109,8 +110,8 @@ def _from_file(path: Path) -> Iterator[tuple[str, Sample]]:
 
 def _parse_line(line: bytes, path: Path, number: int) -> Any:
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
+        return parse_json(line)
+    except ValueError as error:
         raise ConfigError(f"{path}, line {number} is not JSON: {error}") from None
 
 
@@ -121,7 +122,7 @@ def _read_rows(path: Path) -> Iterator[dict[str, Any]]:
             for batch in file.iter_batches():
                 for row in batch.to_pylist():
                     if isinstance(row.get("metadata"), str):
-                        row["metadata"] = json.loads(row["metadata"])
+                        row["metadata"] = parse_json(row["metadata"])
                     yield row
     except (pyarrow.ArrowException, ValueError) as error:
         raise ConfigError(f"samples {str(path)!r} can't be read: {error}") from error

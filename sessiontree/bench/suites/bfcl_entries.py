@@ -128,7 +128,7 @@ def parse_call(source: str, order: Mapping[str, Sequence[str]], where: str) -> T
         given = dict(zip(names, map(ast.literal_eval, parsed.args), strict=False))
         given |= {str(each.arg): ast.literal_eval(each.value) for each in parsed.keywords}
         return script_call(parsed.func.id, **json.loads(json.dumps(given, allow_nan=False)))
-    except (KeyError, TypeError, ValueError, SyntaxError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError, SyntaxError) as error:
         raise ConfigError(f"{where}: the call {source!r} can't be read: {error!r}") from error
 
 

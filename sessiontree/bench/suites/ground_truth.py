@@ -46,7 +46,7 @@ class AnsweredCall:
             return None
         try:
             envelope = json.loads(self.result.text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return envelope if isinstance(envelope, dict) and "attempt" in envelope else None
 

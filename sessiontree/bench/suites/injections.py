@@ -155,5 +155,5 @@ def _is_refusal(message: object) -> bool:
         return False
     try:
         return "tier" in json.loads(message.text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

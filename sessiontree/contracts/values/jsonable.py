@@ -7,13 +7,15 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 """Any value that JSON can hold."""
 
 MAX_INT_BITS: Final = 13_287
 """Whole numbers of at most so many bits have at most 4,000 digits; Python writes and reads 4,300."""
+MAX_NESTING: Final = 300
+"""Deepest nesting that :func:`parse_json` reads; what walks over a value has 1,000 frames, some a level."""
 _COMPACT = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
@@ -52,6 +54,46 @@ quote: Callable[[str], str] = encode_basestring_ascii
 def dump_readable(value: object) -> str:
     """Return compact JSON for a model to read; non-ASCII letters are not escaped."""
     return _READABLE.encode(value)
+
+
+def parse_json(text: str | bytes | bytearray) -> Any:
+    """Return the value of a JSON text that somebody else wrote.
+
+    Half a surrogate pair that an escape spells is kept: whether it is text, the caller decides.
+
+    Raises:
+        ValueError: it is not JSON, has a number that is not finite or too long, or is nested too deeply.
+    """
+    try:
+        value = json.loads(text, parse_float=_parse_finite, parse_constant=_parse_finite)
+    except RecursionError:
+        raise _make_nesting_error() from None
+    opening = (b"[", b"{") if isinstance(text, bytes | bytearray) else ("[", "{")
+    if sum(map(text.count, opening)) > MAX_NESTING:  # else it needs no look
+        _check_nesting(value)
+    return value
+
+
+def _parse_finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number[:20]} is not a number that JSON has")
+    return value
+
+
+def _check_nesting(value: Any) -> None:
+    left = [(value, 1)] if isinstance(value, dict | list) else []
+    while left:
+        outer, depth = left.pop()
+        for inner in outer.values() if isinstance(outer, dict) else outer:
+            if isinstance(inner, dict | list):
+                if depth >= MAX_NESTING:
+                    raise _make_nesting_error()
+                left.append((inner, depth + 1))
+
+
+def _make_nesting_error() -> ValueError:
+    return ValueError(f"it is nested more than {MAX_NESTING} levels deep")
 
 
 def compute_digest(tool: str, arguments: Mapping[str, object], place: str = "") -> str:

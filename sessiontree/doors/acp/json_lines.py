@@ -9,6 +9,8 @@ from typing import Any, Final, TypeAlias
 
 from acp import RequestError
 
+from sessiontree.contracts.values.jsonable import parse_json
+
 MAX_LINE_BYTES: Final = 32 * 2**20
 """Longest message: it has room for the images of one prompt."""
 MAX_ERROR_CHARS: Final = 4_000
@@ -30,8 +32,8 @@ def read_message(line: bytes) -> dict[str, Any]:
         RequestError: it is not a message: not JSON, not an object, or a member has another type.
     """
     try:
-        message = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        message = parse_json(line)
+    except ValueError as error:
         raise RequestError.parse_error({"details": str(error)[:200]}) from None
     if not isinstance(message, dict):
         raise RequestError.invalid_request({"details": "a message is an object"})
@@ -57,8 +59,8 @@ def _is_heard(message: dict[str, Any]) -> bool:
 def _find_answered_id(line: bytes) -> int | str | None:
     """Return the id that an answer to a refused message has."""
     try:
-        found = json.loads(line)["id"]
-    except (ValueError, RecursionError, LookupError, TypeError):
+        found = parse_json(line)["id"]
+    except (ValueError, LookupError, TypeError):
         return None
     return found if isinstance(found, int | str) and not isinstance(found, bool) else None
 

@@ -76,7 +76,7 @@ class TokenPlace:
 
     def _find(self) -> tuple[Path, dict[str, Any]] | None:
         for path in sorted(self._folder.glob("*.json")):
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError, RecursionError):
                 value = json.loads(path.read_text())
                 if isinstance(value, dict) and value.get("url") == self._url:
                     return path, value

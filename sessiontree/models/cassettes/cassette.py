@@ -7,7 +7,6 @@ exchange: ``{"model", "request", "reply"}``, and ``"failure"`` if the model fail
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.values.jsonable import dump_readable
+from sessiontree.contracts.values.jsonable import dump_readable, parse_json
 
 VERSION: Final = 1
 """Version of the form of a cassette that this release reads and writes."""
@@ -149,8 +148,8 @@ def _lock_directory(directory: Path) -> Iterator[None]:
 
 def _parse_object(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        found = parse_json(line)
+    except ValueError as error:
         raise ConfigError(f"cassette {path}, line {number}: {error}") from None
     if not isinstance(found, dict):
         raise ConfigError(f"cassette {path}, line {number}: this is not an object")

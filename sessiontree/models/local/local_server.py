@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from sessiontree.contracts.errors import ConfigError, ModelError
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.interpreter.import_guard import build_command
 
 PROGRAM: Final = Path(__file__).resolve().with_name("llama_program.py")
@@ -192,7 +193,7 @@ class LocalServer:
             process.stdin.write(order)
             process.stdin.flush()
             if select.select([process.stdout], [], [], START_S)[0]:
-                answer: dict[str, str] = json.loads(process.stdout.readline())
+                answer: dict[str, str] = parse_json(process.stdout.readline())
                 return answer
         return {}
 

@@ -28,6 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sessiontree.contracts.errors import MemoryFailed, describe_error
 from sessiontree.contracts.tools.thread_calls import claim_in_thread
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.contracts.values.memory import (
     MemoryHit,
     MemoryQuery,
@@ -239,7 +240,7 @@ class _OwnStore:
         try:
             if len(self._talks) <= MAX_PEERS and await self._is_known(reader, writer):
                 async for line in reader:
-                    task = asyncio.create_task(self._answer(json.loads(line), writer))
+                    task = asyncio.create_task(self._answer(parse_json(line), writer))
                     answering.add(task)
                     task.add_done_callback(answering.discard)
         except (OSError, ValueError, TimeoutError, asyncio.CancelledError):
@@ -252,7 +253,7 @@ class _OwnStore:
 
     async def _is_known(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         async with asyncio.timeout(HELLO_S):
-            shown = str(json.loads(await reader.readline() or "null"))
+            shown = str(parse_json(await reader.readline() or "null"))
             if not hmac.compare_digest(shown.encode(), self._key.encode()):
                 return False
             await _say(writer, self._embedder)
@@ -302,7 +303,7 @@ class _Peer:
                 line = await open_connection_to(directory / SOCKET)
                 reader, writer = await asyncio.open_unix_connection(sock=line, limit=MAX_LINE_BYTES)
                 await _say(writer, key)
-                theirs = str(json.loads(await reader.readline()))
+                theirs = str(parse_json(await reader.readline()))
         except (OSError, ValueError, TimeoutError):
             if writer is not None:
                 writer.close()
@@ -333,7 +334,7 @@ class _Peer:
     async def _hear(self) -> None:
         try:
             async for line in self._reader:
-                told = json.loads(line)
+                told = parse_json(line)
                 answer = self._waiting.get(told["id"])
                 if answer is None or answer.done():
                     continue

@@ -6,7 +6,6 @@ is in the facts that they led to, so it is read from there; everything else in t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -19,6 +18,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.approvals import CheckedCall, RejectedCall
 from sessiontree.contracts.recorded.client_calls import ClientAnswer
 from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.contracts.values.session_ids import SessionIds
 from sessiontree.session import instructions as todo
@@ -313,7 +313,7 @@ def _rebuild_rejected(head: facts.ArgumentsRejected, ahead: Sequence[SessionFact
 
 def _find_schema(answer: facts.CallResolved) -> dict[str, Any]:
     try:
-        said = json.loads(answer.message.text)
+        said = parse_json(answer.message.text)
     except ValueError:
         return {}
     schema = said.get("schema") if isinstance(said, dict) else None

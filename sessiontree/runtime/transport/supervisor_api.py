@@ -8,7 +8,6 @@ every port serves it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Protocol, TypeAlias
@@ -29,7 +28,7 @@ from sessiontree.contracts.recorded.senders import Sender
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.tools.author_errors import find_cause, read_frames
-from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue, parse_json
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolReply, ToolResultMessage
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.transport.rpc import (
@@ -113,7 +112,7 @@ def unwrap_reply(reply: CallReply) -> ToolReply:
         # The first block is the output; other texts are about images.
         said = next((block.text for block in message.content if isinstance(block, TextContent)), "")
         try:
-            output = json.loads(said)
+            output = parse_json(said)
         except ValueError:
             output = said
         return ToolReply(output, text, message.details, message.content)
@@ -141,7 +140,7 @@ def _make_error(outcome: str, message: ToolResultMessage) -> ToolError:
 def _read_envelope(text: str) -> dict[str, str]:
     """Return the texts of an error's envelope; empty if a hook has replaced it."""
     try:
-        envelope = json.loads(text)
+        envelope = parse_json(text)
     except ValueError:
         return {}
     if not isinstance(envelope, dict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Any, Final
 from starlette.requests import ClientDisconnect, Request
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.doors.request_keys import RequestKey, read_key
 from sessiontree.doors.tokens import DoorToken, TokenFile
 from sessiontree.runtime.timing.clock import read_machine_ms
@@ -115,10 +115,10 @@ async def read_json(request: Request) -> Any:
     """
     body = await read_bounded(request)
     try:
-        value = json.loads(body, parse_constant=_parse_finite, parse_float=_parse_finite)
+        value = parse_json(body)
         if b"\\u" in body:  # half a character can be neither kept nor sent back
             json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"the request is not JSON: {error}") from error
     return value
 
@@ -133,10 +133,3 @@ def find_key(request: Request, token: DoorToken, asked: Any) -> RequestKey | Non
     if len(given) > 1:
         raise ConfigError("Idempotency-Key: give one")
     return read_key(token.principal.principal_id, given[0] if given else None, asked)
-
-
-def _parse_finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:20]} is not a number that JSON has")
-    return number

@@ -13,6 +13,7 @@ import json
 import sys
 from pathlib import Path
 
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
 
@@ -34,7 +35,7 @@ def main() -> int:
     script: tuple[FakeReply, ...] = (FakeReply("Hello."),)
     if given.script is not None:
         try:
-            wire = json.loads(given.script.read_text("utf-8"))
+            wire = parse_json(given.script.read_text("utf-8"))
             if not isinstance(wire, list) or not wire:
                 raise ValueError("it is an array of replies, at least one, such as [{'text': 'yes'}]")
             script = tuple(FakeReply.from_wire(each) for each in wire)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.testing.fake_provider.fake_reply import FakeUsage, SignedReply
 
 WireEvent: TypeAlias = tuple[str, Mapping[str, Any] | str]
@@ -442,7 +442,7 @@ class GeminiForm:
 
 def _parse_object(arguments: str) -> Any:
     try:
-        return json.loads(arguments)
+        return parse_json(arguments)
     except ValueError:
         return {}
 

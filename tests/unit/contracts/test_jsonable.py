@@ -17,6 +17,7 @@ from sessiontree.contracts.values.jsonable import (
     compute_digest,
     dump_json,
     dump_readable,
+    parse_json,
     to_json_value,
 )
 from sessiontree.testing.strategies import JsonObject, json_objects, json_values
@@ -159,3 +160,27 @@ def test_nearest_json_value(value: object, nearest: JsonValue) -> None:
 def test_json_is_its_own_nearest_value(value: JsonValue) -> None:
     """What is JSON already stays as it is."""
     assert repr(to_json_value(value)) == repr(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[", "NaN", "[Infinity]", '{"a": -Infinity}', "1e999", "-1e999", "9" * 5_000),
+        *("[" * 100_000, "[" * 301 + "]" * 301, '{"a":' * 301 + "1" + "}" * 301, "[" + "[" * 300 + "]" * 301),
+    ],
+)
+@pytest.mark.parametrize("convert", [str, str.encode], ids=["text", "bytes"])
+def test_text_of_somebody_else_is_read_or_refused_with_one_error(
+    text: str, convert: Callable[[str], Any]
+) -> None:
+    """Whatever it is, its reader has to expect ``ValueError`` alone."""
+    with pytest.raises(ValueError):
+        parse_json(convert(text))
+
+
+@pytest.mark.parametrize("value", [[[]] * 1_000, {"a": {"b": "[" * 1_000}}, "\ud800", 1e308, [{}, {}] * 200])
+def test_text_of_somebody_else_is_read_as_it_is(value: Any) -> None:
+    """Many brackets are no nesting, nor are those of a text; half a surrogate pair is kept."""
+    assert parse_json(dump_json(value)) == value
+    deep = "[" * 300 + "]" * 300
+    assert dump_json(parse_json(deep)) == deep

@@ -50,9 +50,10 @@ def test_envelope_stays_one() -> None:
     assert isinstance(block, TextContent)
     envelope = json.loads(block.text)
     assert (envelope["status"], envelope["tool"], len(envelope["error"])) == ("error", "t", 300)
-    odd = TrimResults(300).tool_result_persist(kept("x" * 5_000, is_error=True)).content[0]
-    assert isinstance(odd, TextContent)
-    assert len(odd.text) == 300
+    for text in ("x" * 5_000, "[" * 5_000):
+        odd = TrimResults(300).tool_result_persist(kept(text, is_error=True)).content[0]
+        assert isinstance(odd, TextContent)
+        assert len(odd.text) == 300
 
 
 def test_length_without_room_for_the_notice_is_refused() -> None:

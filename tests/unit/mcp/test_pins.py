@@ -93,3 +93,13 @@ def test_only_accepted_tools_with_a_usable_schema_are_made(tmp_path: Path) -> No
     (tmp_path / "mcp" / "pins" / "one.json").write_text("{")
     with pytest.raises(ConfigError, match="accept the server again"):
         read_pin(tmp_path, "one")
+
+
+@pytest.mark.parametrize("schema", [{"default": float("nan")}, {"default": [[]]}], ids=["number", "depth"])
+def test_schema_without_a_json_form_is_refused_by_name(schema: dict[str, Any]) -> None:
+    """The other tools of the server stay."""
+    for _ in range(1_200):
+        schema["default"] = [schema["default"]] if isinstance(schema["default"], list) else schema["default"]
+    found, refused = pin_listed_tools([{**ROW, "name": "odd", "parameters": schema}, ROW])
+    assert (list(found), list(refused)) == (["read"], ["odd"])
+    assert "has no JSON form" in refused["odd"]

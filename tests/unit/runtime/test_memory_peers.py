@@ -170,8 +170,17 @@ async def test_what_a_dead_writer_left_is_replaced(sharing: SharedRuntimes, tmp_
 
 @pytest.mark.parametrize(
     "said",
-    [b"", b"\n", b"null\n", b'"wrong"\n', b"{\n", b'{"id":1,"do":"search","given":[]}\n', b"\xff\n"],
-    ids=["nothing", "empty", "null", "wrong", "cut", "a question", "no text"],
+    [
+        b"",
+        b"\n",
+        b"null\n",
+        b'"wrong"\n',
+        b"{\n",
+        b'{"id":1,"do":"search","given":[]}\n',
+        b"\xff\n",
+        b"[" * 9_000 + b"\n",
+    ],
+    ids=["nothing", "empty", "null", "wrong", "cut", "a question", "no text", "depth"],
 )
 async def test_nobody_without_the_key_is_answered(
     sharing: SharedRuntimes, tmp_path: Path, said: bytes

@@ -151,6 +151,8 @@ def test_reply_is_read_back(name: str, arguments: dict[str, Any], text: str, val
     "text",
     [
         *("The answer is 4.", "", "[1]", '{"tool": "read"}', '{"tool": 1, "arguments": {}}'),
+        *('{"result": NaN}', '{"result": [1e999]}', '{"result": ' + "9" * 5_000 + "}"),
+        '{"result": ' + "[" * 990 + "]" * 990 + "}",
         *('{"reply": 4}', '{"tool": "read", "arguments": {}, "reply": "x"}', '{"a": 1}'),
     ],
 )
@@ -163,6 +165,11 @@ def test_call_that_ends_in_the_middle_keeps_the_text_of_its_arguments() -> None:
     """It is a call, not a text; who takes it in refuses it."""
     cut = '{"tool": "write", "arguments": {"path": "a.txt", "content": "half'
     assert read_reply(cut) == ConstrainedCall("write", '{"path": "a.txt", "content": "half')
+
+
+def test_call_whose_arguments_are_no_json_keeps_their_text() -> None:
+    """A number that is not finite could not be kept; who takes the text in refuses it."""
+    assert read_reply('{"tool": "add", "arguments": {"n": NaN}}') == ConstrainedCall("add", '{"n": NaN}}')
 
 
 @pytest.mark.parametrize("name", [r"a\q", r"a\u12", r"a\u12g4", "a\n", "a\0b", "\x1f", "a\\\n"])

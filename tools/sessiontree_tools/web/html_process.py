@@ -18,7 +18,7 @@ from typing import IO, Any, Literal
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.tools.thread_calls import Stop, end_if
-from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue, parse_json
 from sessiontree_tools.files.own_process import end_process, get_pipe_descriptor, start_process
 
 LIMIT_S = 20.0
@@ -95,7 +95,7 @@ def ask_program(
     try:
         answer, said = _talk(process, request, stop, limit_s)
         try:
-            found: dict[str, Any] = json.loads(answer)
+            found: dict[str, Any] = parse_json(answer)
         except ValueError as error:
             raise ExecutionError(f"the page could not be converted: {_explain_end(process, said)}") from error
     finally:

@@ -43,6 +43,7 @@ from sessiontree.contracts.settings.given_values import (
     check_names,
     check_options,
 )
+from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.journal.file_systems import LOCAL, detect_file_system, find_network_fault
 
 CONFIG: Final = "config.json"
@@ -359,7 +360,7 @@ def _check_models(suite: SuiteDefinition, model: ModelLike | None) -> None:
 def _is_consistent(file: Path, held: Mapping[str, str]) -> bool:
     """Whether a ``config.json`` says what the ledger holds; that of a run that never began may not."""
     try:
-        said = json.loads(file.read_text("utf-8"))
+        said = parse_json(file.read_text("utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(said, dict) and held.items() <= said.items()

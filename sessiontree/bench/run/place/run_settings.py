@@ -14,6 +14,7 @@ from pydantic import Field
 
 from sessiontree import ConfigError
 from sessiontree.contracts.settings.given_values import Give, TimeLimit, Toggle, check_names, take_members
+from sessiontree.contracts.values.jsonable import parse_json
 
 MAX_CONCURRENCY: Final = 100_000
 Concurrency = Annotated[
@@ -72,7 +73,7 @@ def parse_controls(words: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, text in words.items():
         try:
-            value = json.loads(text)
+            value = parse_json(text)
         except ValueError:
             value = text
         if name == "sample_timeout":

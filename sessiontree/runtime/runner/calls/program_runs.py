@@ -8,7 +8,6 @@ with the fact of it. A program that only waits keeps no interpreter for long.
 from __future__ import annotations
 
 import asyncio
-import json
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -33,7 +32,7 @@ from sessiontree.contracts.recorded.programs import (
     ProgramNote,
 )
 from sessiontree.contracts.recorded.results import ToolResult, make_error_message, read_error_words
-from sessiontree.contracts.values.jsonable import JsonValue, compute_digest
+from sessiontree.contracts.values.jsonable import JsonValue, compute_digest, parse_json
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.dispatch.results import ImmediateOutcome, make_result_message, mark_foreign
 from sessiontree.programs.found import find_interpreter
@@ -579,6 +578,6 @@ def _answer_of(fact: CallResolved) -> list[Any]:
 def _parse_value(text: str) -> Any:
     """Return a JSON text's value; the text itself if a hook or a bound has made another text of it."""
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         return text
