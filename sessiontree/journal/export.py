@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -19,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeAlias
+from typing import Any, BinaryIO, Final, TextIO, TypeAlias
 
 from sessiontree.contracts.errors import JournalTooNew
-from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json, parse_json
 from sessiontree.journal.blobs import sync_directory
 from sessiontree.journal.record import JournalRecord, TreeRow, Verification
 from sessiontree.journal.segment import DamageError
@@ -33,6 +32,8 @@ VERSION = 1
 _PAGE = 1000
 _TAIL = re.compile(r',"hash":"([0-9a-f]{64})"\}')
 _TAIL_CHARS = len(',"hash":""}') + 64
+_MAX_TIME: Final = 2**63 - 1
+"""Longest time; a column of SQLite holds no more."""
 # A pattern and not a JSON parser: the fact's text must come back byte by byte, as it was hashed.
 _RECORD = re.compile(
     r'\{"seq":(\d{1,19}),"session":("(?:[^"\\]|\\.)*"),"at_ms":(-?\d{1,19}),"cause":("(?:[^"\\]|\\.)*"),"fact":(.*)',
@@ -184,7 +185,7 @@ def _parse_manifest(text: str) -> Manifest:
     for name, kind in (("tree", str), ("created_ms", int), ("row0", dict)):
         if not isinstance(value.get(name), kind):
             raise DamageError(f"the manifest has no {name!r} of type {kind.__name__}")
-    return Manifest(value["tree"], value["created_ms"], value["row0"])
+    return Manifest(value["tree"], _check_time(value["created_ms"]), value["row0"])
 
 
 def _record(text: str, seq: int) -> JournalRecord:
@@ -192,7 +193,13 @@ def _record(text: str, seq: int) -> JournalRecord:
     if match is None or int(match.group(1)) != seq:
         raise DamageError(f"record {seq} was expected here")
     session, cause = _parse_text(match.group(2)), _parse_text(match.group(4))
-    return JournalRecord(seq, session, cause, int(match.group(3)), match.group(5))
+    return JournalRecord(seq, session, cause, _check_time(int(match.group(3))), match.group(5))
+
+
+def _check_time(at_ms: int) -> int:
+    if not -_MAX_TIME <= at_ms <= _MAX_TIME:
+        raise DamageError("a time is no time that a journal can hold")
+    return at_ms
 
 
 def _end(text: str, count: int) -> str | None:
@@ -204,14 +211,14 @@ def _end(text: str, count: int) -> str | None:
 
 def _parse_text(quoted: str) -> str:
     try:
-        return str(json.loads(quoted))
+        return str(parse_json(quoted))
     except ValueError as error:
         raise DamageError("a text is not JSON") from error
 
 
 def _parse_object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(f"{text}}}")
+        value = parse_json(f"{text}}}")
     except ValueError as error:
         raise DamageError("the line is not JSON") from error
     if not isinstance(value, dict):

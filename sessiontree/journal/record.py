@@ -76,7 +76,7 @@ class JournalRecord:
         """
         try:
             value = json.loads(self.text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise JournalCorrupt(f"record {self.seq}", f"its text is not JSON: {error}") from error
         if not isinstance(value, dict):
             raise JournalCorrupt(f"record {self.seq}", "its text is not a JSON object")

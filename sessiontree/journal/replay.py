@@ -116,9 +116,12 @@ def read_fact(text: str) -> Any:
 
     Raises:
         JournalTooNew: a later release wrote it.
-        JournalCorrupt: it names nothing a release ever wrote.
+        JournalCorrupt: it is nothing a release ever wrote.
     """
-    return _read(json.loads(text))
+    try:
+        return _read(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise JournalCorrupt("fact", f"it can't be read: {type(error).__name__}: {error}") from error
 
 
 def read_facts(text: str) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from sessiontree.contracts.values.jsonable import dump_json, quote
+from sessiontree.contracts.values.jsonable import dump_json, parse_json, quote
 from sessiontree.journal.record import Packed
 
 Span: TypeAlias = tuple[str, int, int, int]
@@ -140,7 +140,7 @@ def read_line(text: str) -> SegmentLine:
     seq, at_ms, cause, what, rest = match.groups()
     try:
         # Causes rarely have an escape, and this runs for each fact.
-        plain = json.loads(cause) if "\\" in cause else cause[1:-1]
+        plain = parse_json(cause) if "\\" in cause else cause[1:-1]
     except ValueError as error:
         raise DamageError("the cause of a fact is not a JSON text") from error
     if what == "fact":

@@ -155,15 +155,35 @@ def test_export_of_a_later_release_is_too_new() -> None:
         load_export([sealed('{"format":"sessiontree-journal","version":2')])
 
 
+HEAD = '{"format":"sessiontree-journal","version":1'
+
+
 @pytest.mark.parametrize(
     "text",
-    ['{"format":"other","version":1', '{"format":"sessiontree-journal","version":1', "[1", '{"version":1'],
+    [
+        *('{"format":"other","version":1', HEAD, "[1", '{"version":1', '{"version":' + "9" * 5_000),
+        *(HEAD + ',"row0":' + "[" * 100_000, HEAD + ',"row0":{"a":' + "[" * 900 + "]" * 900 + "}"),
+        HEAD + ',"tree":"tree","created_ms":1,"row0":{"a":NaN}',
+        HEAD + f',"tree":"tree","created_ms":{2**63},"row0":{{}}',
+    ],
 )
 def test_whole_line_that_is_no_manifest_is_refused(text: str) -> None:
     """A right hash does not make a file an export."""
     found = load_export([sealed(text)])
     assert (found.manifest, found.stopped_at_line) == (None, 1)
     assert found.reason
+
+
+@pytest.mark.parametrize("at_ms", [2**63, -(2**63)])
+def test_time_that_no_journal_can_hold_is_damage(at_ms: int) -> None:
+    """It would stop the import in the middle, with an error of the database."""
+    lines = [sealed(HEAD + ',"tree":"tree","created_ms":1,"row0":{}')]
+    text = f'{{"seq":1,"session":"main","at_ms":{at_ms},"cause":"c","fact":{{}}'
+    body = lines[0][: lines[0].index(',"hash"')] + text
+    lines.append(f'{text},"hash":"{hashlib.sha256(body.encode("ascii")).hexdigest()}"}}\n')
+    found = load_export(lines)
+    assert (found.stopped_at_line, found.records) == (2, ())
+    assert "no time" in (found.reason or "")
 
 
 def test_private_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -120,3 +120,13 @@ async def test_long_texts_are_files_shared_by_their_content(opened: OpenJournal,
         assert len(list((tmp_path / "blobs").iterdir())) == 1
         assert [record.text for record in journal.read("two")] == [long, edge, long]
         assert [record.text for record in journal.read_session("one", "main", after_seq=1)] == [edge, long]
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"a":' * 5_000, "9" * 5_000])
+def test_text_that_is_no_fact_is_damage(text: str) -> None:
+    """Whatever is wrong with it, its reader has to expect one error."""
+    record = JournalRecord(1, "main", "c", 1, text)
+    with pytest.raises(JournalCorrupt):
+        record.to_json()
+    with pytest.raises(JournalCorrupt):
+        _ = record.fact
