@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import resource
 import shutil
@@ -36,6 +37,9 @@ OPEN_FILES: Final = 4096
 OWN_PROCESSES: Final = 32_768
 """Processes of one user; podman's monitor can't hand on more. The container's own number bounds it too."""
 SAID_CHARS: Final = 500
+MAX_ANSWER_BYTES: Final = 16 * 2**20
+"""Longest answer to a question that copies no files."""
+_PIECE: Final = 65_536
 COPY_S: Final = 600.0
 """How long files may take to be copied between a container and this machine."""
 QUESTION_S: Final = 60.0
@@ -83,6 +87,15 @@ class EngineAnswer:
     output: bytes
     said: str
     """Its errors, cut."""
+
+
+class AnswerTooLongError(ConfinementUnavailable):
+    """An engine's program wrote more than it may."""
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(
+            f"the container engine wrote more than {most_bytes:,} bytes", "look whether the engine works"
+        )
 
 
 def find_engine_program(spec: SandboxSpec) -> str:
@@ -218,24 +231,64 @@ async def started(
 
 
 async def ask_engine(
-    program: str, words: Sequence[str], timeout_s: float = QUESTION_S, data: bytes = b""
+    program: str,
+    words: Sequence[str],
+    timeout_s: float = QUESTION_S,
+    data: bytes = b"",
+    *,
+    most_bytes: int = MAX_ANSWER_BYTES,
 ) -> EngineAnswer:
     """Run the engine's program once, and return what it answered.
 
     Raises:
         ConfinementUnavailable: it can't be started, or takes longer than ``timeout_s``.
+        AnswerTooLongError: it wrote more than ``most_bytes``.
     """
     pipe = asyncio.subprocess.PIPE
     async with started(program, words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:
             async with asyncio.timeout(timeout_s):
-                output, errors = await process.communicate(data)
+                output, errors = await _talk(process, data, most_bytes)
         except TimeoutError:
             raise ConfinementUnavailable(
                 f"{Path(program).name} {words[0]} did not answer within {timeout_s:g} s",
                 "look whether the engine's service works",
             ) from None
     return EngineAnswer(process.returncode or 0, output, cut_words(errors))
+
+
+async def _talk(process: asyncio.subprocess.Process, data: bytes, most_bytes: int) -> tuple[bytes, bytes]:
+    """Return what a process writes and the end of its errors; it reads ``data`` meanwhile."""
+    assert process.stdin and process.stdout and process.stderr  # noqa: S101 - they are pipes
+    feeding = asyncio.create_task(_feed(process.stdin, data))
+    hearing = asyncio.create_task(_read_end(process.stderr))
+    kept = io.BytesIO()
+    try:
+        while piece := await process.stdout.read(_PIECE):
+            kept.write(piece)
+            # With each piece: a container's files may be larger than the memory of this machine.
+            if kept.tell() > most_bytes:
+                raise AnswerTooLongError(most_bytes)
+        await asyncio.wait({feeding, hearing})
+        await process.wait()
+        return kept.getvalue(), hearing.result()
+    finally:
+        feeding.cancel()
+        hearing.cancel()
+
+
+async def _feed(stdin: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(ConnectionError):  # it has ended without reading all
+        stdin.write(data)
+        await stdin.drain()
+    stdin.close()
+
+
+async def _read_end(stream: asyncio.StreamReader) -> bytes:
+    end = b""
+    while piece := await stream.read(_PIECE):
+        end = (end + piece)[-_PIECE:]
+    return end
 
 
 def check_engine(spec: SandboxSpec) -> str:

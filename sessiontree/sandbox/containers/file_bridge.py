@@ -15,7 +15,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError, ToolError
 from sessiontree.contracts.handles.ports import Reader, Writer
-from sessiontree.sandbox.containers.engine import COPY_S, EngineAnswer, ask_engine
+from sessiontree.sandbox.containers.engine import COPY_S, AnswerTooLongError, EngineAnswer, ask_engine
 
 MAX_BYTES: Final = 512 * 1024 * 1024
 """The largest workspace that is copied."""
@@ -88,30 +88,35 @@ class FileBridge:
         return (await self._ask(["cp", f"{self.name}:{self._workdir}/.", "-"])).output
 
     async def _ask(self, words: list[str], data: bytes = b"") -> EngineAnswer:
-        answer = await ask_engine(self._program, words, COPY_S, data)
+        try:
+            answer = await ask_engine(self._program, words, COPY_S, data, most_bytes=MAX_BYTES)
+        except AnswerTooLongError:
+            raise _make_size_error(f"more than {MAX_BYTES}") from None
         if answer.code:
             raise ConfinementUnavailable(
                 f"files can't be copied between workspace and container: {answer.said}",
                 "see whether the container still exists",
                 may_have_run=True,
             )
-        if len(answer.output) > MAX_BYTES:
-            raise _make_size_error(len(answer.output))
         return answer
 
     def _look(self) -> dict[str, _State]:
         entries = [entry for entry in self._reader.walk() if entry.type == "file"]
         size = sum(entry.size for entry in entries)
         if size > MAX_BYTES:
-            raise _make_size_error(size)
+            raise _make_size_error(str(size))
         return {entry.path: (entry.size, entry.mtime_ns // _NS) for entry in entries}
 
     def _pack(self, paths: list[str], states: dict[str, _State]) -> bytes:
-        packed = io.BytesIO()
+        packed, left = io.BytesIO(), MAX_BYTES
         with tarfile.open(fileobj=packed, mode="w") as archive:
             for path in paths:
                 with self._reader.open(path) as file:
-                    data = file.read()
+                    data = file.read(left + 1)
+                # It may have grown since the workspace was looked at.
+                if len(data) > left:
+                    raise _make_size_error(f"more than {MAX_BYTES}")
+                left -= len(data)
                 member = tarfile.TarInfo(path)
                 member.size, member.mtime = len(data), states[path][1]
                 archive.addfile(member, io.BytesIO(data))
@@ -121,6 +126,10 @@ class FileBridge:
         """Write and remove what differs from what was copied in; the archive is a stranger's."""
         refused, found = [], set()
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            # Before the first is written: a sparse member can be far longer than the archive.
+            size = sum(member.size for member in archive if member.isreg())
+            if size > MAX_BYTES:
+                raise _make_size_error(str(size))
             for member in archive:
                 path = _resolve_path(member)
                 # A link in the archive could lead anywhere when it is written, and a device or a pipe could
@@ -160,7 +169,7 @@ def _resolve_path(member: tarfile.TarInfo) -> str | None:
     return None if path.is_absolute() or ".." in path.parts else str(path)
 
 
-def _make_size_error(size: int) -> ExecutionError:
+def _make_size_error(size: str) -> ExecutionError:
     return ExecutionError(
         f"the workspace has {size} bytes; at most {MAX_BYTES} are copied into a container and back: remove "
         "what is not needed, or use SandboxSpec(files='mount')"
