@@ -6,13 +6,14 @@ journal, which may have a live writer. Nothing here changes a tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby, islice
 from typing import Any, Final
 
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact
@@ -134,17 +135,31 @@ class Content:
             raise ConfigError(f"fact {seq} has no text named {str(name)[:40]!r}")
         return {"text": text}
 
+    def read_images(self, refs: Iterable[str]) -> Iterator[tuple[str, Json]]:
+        """Yield images by their references; a record with many is read once for those that come together.
+
+        Raises:
+            ConfigError: a reference names no image that can be shown.
+            JournalError: the facts can't be read.
+        """
+        for _, of_record in groupby(refs, key=lambda ref: ref.partition(".")[0]):
+            images: list[ImageContent] | None = None
+            for ref in of_record:
+                images = self._load_images(ref) if images is None else images
+                yield ref, _describe_image(ref, images)
+
     def _read_image(self, given: Mapping[str, Any]) -> Json:
-        seq, _, number = str(given.get("ref")).partition(".")
+        ref = str(given.get("ref"))
+        return _describe_image(ref, self._load_images(ref))
+
+    def _load_images(self, ref: str) -> list[ImageContent]:
+        """Return all images of the record that a reference names."""
+        seq, _, number = ref.partition(".")
         # Checked as text before it is a number, because Python refuses to read a very long one, with another
         # error.
         is_ref = seq.isascii() and seq.isdecimal() and number.isascii() and number.isdecimal()
         records = self._read_records(int(seq)) if is_ref and len(seq) < 16 and len(number) < 16 else []
-        images = extract_images(records[0]) if records else []
-        # The type is checked again: any other one, such as SVG, could run in the page that shows it.
-        if not images or int(number) >= len(images) or images[int(number)].mime_type not in IMAGE_TYPES:
-            raise ConfigError(f"ref: {str(given.get('ref'))[:40]!r} names no image that can be shown")
-        return {"mime": images[int(number)].mime_type, "base64": images[int(number)].data}
+        return extract_images(records[0]) if records else []
 
     def _read_records(self, seq: int) -> list[JournalRecord]:
         return self._journal.read(self._config.tree_id, after_seq=seq - 1, max_n=1) if seq > 0 else []
@@ -249,6 +264,15 @@ class Content:
         if found is None:
             raise ConfigError(f"session: the tree has no session {path!r}")
         return found
+
+
+def _describe_image(ref: str, images: list[ImageContent]) -> Json:
+    """Return the image of a reference; ``images`` is empty if the reference has no form of one."""
+    number = int(ref.partition(".")[2]) if images else 0
+    # The type is checked again: any other one, such as SVG, could run in the page that shows it.
+    if number >= len(images) or images[number].mime_type not in IMAGE_TYPES:
+        raise ConfigError(f"ref: {ref[:40]!r} names no image that can be shown")
+    return {"mime": images[number].mime_type, "base64": images[number].data}
 
 
 def _count(given: Mapping[str, Any], name: str, default: int | None) -> int:

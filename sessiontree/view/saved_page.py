@@ -128,7 +128,7 @@ def _collect_members(feed: TreeFeed, content: Content, most_moments: int) -> Ite
         items = list(_read_items(content, session.session_id))
         found = content.answer("timeline", {"sessions": [session.session_id], "most": MAX_SPANS})["spans"]
         refs = [image["ref"] for item in items for image in item["images"]]
-        shown = {ref: content.answer("image", {"ref": ref}) for ref in refs}
+        shown = dict(content.read_images(refs))
         has_programs = any(item["kind"] == "program" for item in items)
         own = content.programs(session.session_id) if has_programs else {}
         # Counted as it will be written, and before it is kept: the file must open in a browser.

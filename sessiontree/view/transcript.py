@@ -52,13 +52,16 @@ def list_items(records: Iterable[JournalRecord], *, with_steps: bool = False) ->
         JournalTooNew, JournalCorrupt: no release that is known here wrote a fact.
     """
     for record in records:
+        images_before = 0
         for index, fact in enumerate(record.facts):
+            # Counted over the whole record, whose facts share a number: as `extract_images` returns them.
+            first, images_before = images_before, images_before + len(_find_images(fact))
             tell = _TOLD.get(type(fact))
             if tell is None or not (with_steps or _is_shown(fact)):
                 continue
             for part, item in enumerate(tell(fact)):
                 for image in item.get("images", ()):
-                    image["ref"] = f"{record.seq}.{image.pop('number')}"
+                    image["ref"] = f"{record.seq}.{first + image.pop('number')}"
                 yield {
                     "seq": record.seq,
                     "name": f"{index}.{part}",
@@ -114,13 +117,13 @@ def _find_whole_argument(arguments: Mapping[str, JsonValue], name: str) -> str |
 
 
 def extract_images(record: JournalRecord) -> list[ImageContent]:
-    """Return the images of a fact, in their order."""
-    return [
-        block
-        for fact in record.facts
-        for block in getattr(getattr(fact, "message", None), "content", ())
-        if isinstance(block, ImageContent)
-    ]
+    """Return the images of all facts of a record, in their order."""
+    return [image for fact in record.facts for image in _find_images(fact)]
+
+
+def _find_images(fact: Any) -> list[ImageContent]:
+    blocks = getattr(getattr(fact, "message", None), "content", ())
+    return [block for block in blocks if isinstance(block, ImageContent)]
 
 
 _EMPTY: Final[Mapping[str, JsonValue]] = {
@@ -190,10 +193,9 @@ def _name_origin(message: UserMessage) -> str:
 
 
 def _list_images(fact: Any) -> list[Item]:
-    images = [block for block in fact.message.content if isinstance(block, ImageContent)]
     return [
         {"number": number, "mime": image.mime_type, "bytes": len(image.data) * 3 // 4}
-        for number, image in enumerate(images)
+        for number, image in enumerate(_find_images(fact))
         if image.mime_type in IMAGE_TYPES
     ]
 
