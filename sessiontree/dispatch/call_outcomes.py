@@ -17,6 +17,7 @@ from sessiontree.contracts.recorded.codec import Outcome
 from sessiontree.contracts.recorded.programs import MAX_ANSWER_CHARS, is_of_program
 from sessiontree.contracts.recorded.results import make_error_message, make_pending_message
 from sessiontree.contracts.recorded.tool_inputs import InputNeeded
+from sessiontree.contracts.settings.settings import ImageLimits
 from sessiontree.contracts.tools.author_errors import add_frames, report_error
 from sessiontree.contracts.tools.client_tool import PERSON_ASKED
 from sessiontree.contracts.tools.context import CallSignals, SessionRights
@@ -107,12 +108,16 @@ class CallOutcomes:
             is_json=is_answer and not isinstance(result.output, str),
         )
 
-    async def fit_images(self, outcome: ImmediateOutcome, tier: int) -> ImmediateOutcome:
-        """Return an outcome whose images fit a model's request."""
+    async def fit_images(
+        self, outcome: ImmediateOutcome, tier: int, narrower: ImageLimits | None
+    ) -> ImmediateOutcome:
+        """Return an outcome whose images fit a model's request, and narrower limits if there are any."""
         if len(outcome.message.content) == 1:
             return outcome
         harmless = tier == PermissionTier.READ_ONLY
-        message = await self.pictures.fit(outcome.message, max_chars=self.max_chars, harmless=harmless)
+        message = await self.pictures.fit(
+            outcome.message, max_chars=self.max_chars, harmless=harmless, narrower=narrower
+        )
         return replace(outcome, message=message)
 
     def make_crash_error(self, prepared: PreparedCall, error: BaseException) -> ImmediateOutcome:

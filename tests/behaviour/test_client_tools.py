@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode, b64encode
 from typing import Any
 
 import pytest
+from PIL import Image
 from pydantic import BaseModel, ConfigDict
 
 from sessiontree import (
@@ -18,6 +20,7 @@ from sessiontree import (
     ExecutionError,
     Hook,
     HookContext,
+    ImageLimits,
     Limits,
     PermissionTier,
     Redact,
@@ -37,6 +40,7 @@ from sessiontree.contracts.facts.tree_facts import ClientCallOpened, ResultHeld
 from sessiontree.contracts.values.messages import ImageContent
 from tests.behaviour.fact_fixtures import asked, facts_of, records, results, until
 from tests.behaviour.tree_fixtures import BACKENDS, Opener
+from tests.unit.dispatch.image_fixtures import opened, saved
 
 NO_PATIENCE = Limits(approval_patience_s=0)
 ENDLESS = Limits(approval_patience_s=None)
@@ -398,3 +402,18 @@ async def test_answer_is_redacted_cut_and_its_details_kept_from_the_model(open_t
         assert [block for block in resolved.message.content if isinstance(block, ImageContent)] == []
         assert resolved.message.details == {"display": "", "details": {"seen": "by people"}}
         assert not any(secret in record.text for record in await records(tree))
+
+
+async def test_images_of_an_answer_fit_the_limits_that_it_names(open_tree: Opener) -> None:
+    """They are narrower than the agent's, as those of a tool's own result may be."""
+    model = ScriptedModel([script_call("ask_owner"), "done"])
+    large = ImageContent(b64encode(saved(Image.new("RGB", (200, 100)), "PNG")).decode(), "image/png")
+    async with open_tree(model, tools=[ask_owner()], limits=ENDLESS) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        (waiting,) = await called(tree)
+        limits = ImageLimits(max_width=50, max_height=50)
+        await waiting.answer(ToolResult("seen", images=(large,), image_limits=limits))
+        await branch.result()
+        (resolved,) = await facts_of(tree, CallResolved)
+        (shown,) = [block for block in resolved.message.content if isinstance(block, ImageContent)]
+        assert opened(b64decode(shown.data)).size == (50, 25)

@@ -9,6 +9,7 @@ from typing import Any
 from sessiontree.contracts.recorded.codec import declare_sparse, register_kind
 from sessiontree.contracts.recorded.questions import QuestionRequest, read_items
 from sessiontree.contracts.recorded.results import Artifact, ToolResult, Untrusted
+from sessiontree.contracts.settings.settings import ImageLimits
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
 
@@ -54,11 +55,11 @@ class ClientAnswer:
     """Where; empty = in the creating program."""
 
     def to_wire(self) -> dict[str, Any]:
-        """Return ``{failure}``, or ``{output, display, artifacts, details, images, untrusted}``."""
+        """Return ``{failure}``, or the members of the result that an answer may have."""
         result = self.result
         if result is None:
             return {"failure": self.failure}
-        return {
+        wire = {
             "output": result.output,
             "display": result.display,
             "artifacts": [artifact.to_wire() for artifact in result.artifacts],
@@ -66,6 +67,9 @@ class ClientAnswer:
             "images": [[image.data, image.mime_type] for image in result.images],
             "untrusted": result.untrusted,
         }
+        if result.image_limits is not None:
+            wire["image_limits"] = result.image_limits.model_dump()
+        return wire
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> ClientAnswer:
@@ -79,4 +83,7 @@ class ClientAnswer:
         artifacts = tuple(Artifact.from_wire(each) for each in wire["artifacts"])
         images = tuple(ImageContent(data, mime_type) for data, mime_type in wire["images"])
         untrusted: Untrusted = wire.get("untrusted", False)
-        return cls(ToolResult(wire["output"], wire["display"], artifacts, wire["details"], images, untrusted))
+        given = wire.get("image_limits")
+        limits = None if given is None else ImageLimits.model_validate(given)
+        shown = wire["output"], wire["display"]
+        return cls(ToolResult(*shown, artifacts, wire["details"], images, untrusted, limits))

@@ -56,6 +56,7 @@ def build_answer(call_id: str, value: object) -> ClientAnswer:
                 to_json_value(result.details),
                 tuple(result.images),
                 result.untrusted,
+                result.image_limits,
             )
         )
         chars = len(dump_json(answer.to_wire()))

@@ -385,4 +385,5 @@ class Delegation:
             self._out.append(refused)
             return None
         self._book.enter(take.key, CallPhase.ANSWERING).take = take
-        return partial(self._dispatcher.fit_images, made, call.final.tier)
+        limits = None if take.answer.result is None else take.answer.result.image_limits
+        return partial(self._dispatcher.fit_images, made, call.final.tier, limits)
