@@ -32,6 +32,16 @@ def test_hooks_run_from_the_environment(checkout: Path, hooks: list[dict[str, An
     assert all(program.startswith(".venv/bin/") for program in programs)
 
 
+def test_floors_are_checked_without_a_cache(checkout: Path) -> None:
+    """A stale one breaks contracts that hold, or keeps those that are broken."""
+    files = [checkout / "Makefile", checkout / ".pre-commit-config.yaml"]
+    lines = [
+        line for file in files for line in file.read_text("utf-8").splitlines() if "lint-imports" in line
+    ]
+    assert len(lines) == 2
+    assert all("--no-cache" in line for line in lines)
+
+
 @pytest.mark.parametrize(("word", "code"), [("is", 0), (WORD, 1)])
 def test_prose_of_changed_files_is_checked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], word: str, code: int
