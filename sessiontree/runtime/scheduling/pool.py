@@ -93,7 +93,7 @@ class Pool:
         link = self.begin()
         return link if link.transport.is_ready else None
 
-    def begin_dedicated(self, live: LiveSession) -> HostLink:
+    def begin_dedicated(self) -> HostLink:
         """Start a host for one session, which is placed there at once."""
         link = self.begin()
         self.dedicated.add(link)

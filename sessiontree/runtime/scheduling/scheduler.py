@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.handles.runtime_control import PoolStatus, RestartReport
@@ -44,6 +45,7 @@ class Scheduler:
     ) -> None:
         self._pools = {name: Pool(name, size, make_link) for name, size in pools.items()}
         self._most_losses = most_losses
+        self._grants = grants
         self.placement = SessionPlacement(
             {kind: self._pools[name] for kind, name in pool_of.items()}, grants, self.want
         )
@@ -112,7 +114,7 @@ class Scheduler:
             pool.wanting.add(live)
             self._match(pool)
         elif not live.commits:
-            self._try_place(pool, live, Pool.begin_dedicated)
+            self._try_place(pool, live, pool.begin_dedicated)
         link = live.link
         if link is None or link.running is not live or link in pool.starting:
             live.controller.waits.hold(live.session, "host")
@@ -248,12 +250,10 @@ class Scheduler:
                 # controller asks again.
                 pool.wanting.discard(live)
                 continue
-            if not self._try_place(pool, live, self._find_link):
+            if not self._try_place(pool, live, partial(self._find_link, pool, live)):
                 return
 
-    def _try_place(
-        self, pool: Pool, live: LiveSession, find: Callable[[Pool, LiveSession], HostLink | None]
-    ) -> bool:
+    def _try_place(self, pool: Pool, live: LiveSession, find: Callable[[], HostLink | None]) -> bool:
         """Place a session on a host; return False if none is free now.
 
         A session that can't be placed ends with an error. The error does not reach the caller, who may have
@@ -261,14 +261,14 @@ class Scheduler:
         """
         link = None
         try:
-            link = find(pool, live)
+            link = find()
             if link is None:
                 return False
             pool.wanting.take(live)
             self.placement.place(live, link)
         except Exception as error:  # noqa: BLE001 - a journal that can't be read, a process that can't be made
             pool.wanting.discard(live)
-            self.placement.revoke(live)
+            self._grants.revoke(live)
             if link is not None and not link.leases:
                 self._end(pool, link)
             live.controller.on_crash(live, f"can't be embodied: {describe_error(error)}")

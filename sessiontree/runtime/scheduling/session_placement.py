@@ -122,10 +122,6 @@ class SessionPlacement:
         if was_running and link.leases:
             self.note_begin(link)
 
-    def revoke(self, live: LiveSession) -> None:
-        """Take a session's grant away: from now on, nobody acts for it."""
-        self._grants.revoke(live)
-
     def on_returned(self, link: HostLink, live: LiveSession, left: SessionReturned) -> None:
         """Note that a host let a session go by itself; what it had not taken is kept for its next host."""
         live.controller.departures.begin(live.session)
