@@ -30,6 +30,8 @@ START_S: Final = 60.0
 LOOK_EVERY_S: Final = 1.0
 MEMORY_BYTES: Final = 2 * 2**30
 MAX_FILE_BYTES: Final = 16 * 2**20
+FILES_AT_ONCE: Final = 4
+"""How many files of offline pages are read and sent at once; further requests wait."""
 Answer = tuple[dict[str, Any], bytes]
 
 
@@ -51,6 +53,7 @@ class BrowserProcess:
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = 0
         self._files: dict[int, PageFiles] = {}
+        self._answers = asyncio.Semaphore(FILES_AT_ONCE)
         self._work: set[asyncio.Task[None]] = set()
         self.version = ""
         self.ended = ""
@@ -185,26 +188,31 @@ class BrowserProcess:
                     asked.set_result((message, blob))
         except (OSError, EOFError):
             self._fail("it ended unexpectedly")
-        except FrameError as error:
+        # It reads what strangers write, and is not believed either: whoever waits must be told.
+        except (FrameError, TypeError) as error:
             self._fail(f"it sent something that is not an answer ({error})")
         self.kill()
 
     async def _answer(self, message: dict[str, Any]) -> None:
         """Answer a request of an offline page for a file."""
-        files = self._files.get(message.get("files", 0))
-        found: PageFile | None = None
-        if files is not None:
-            with suppress(ToolError):
-                found = await run_in_thread(files, str(message.get("path", "")))
-        if found is not None and len(found.data) > MAX_FILE_BYTES:
-            found = None
-        answer = {
-            "answer": message["ask"],
-            "found": found is not None,
-            "content_type": "" if found is None else found.content_type,
-        }
-        if self._writer is not None and self.is_running:
-            self._writer.write(encode_frame(answer, b"" if found is None else found.data))
+        # A page may ask for the same file ten thousand times, faster than the browser takes the answers.
+        async with self._answers:
+            files = self._files.get(message.get("files", 0))
+            found: PageFile | None = None
+            if files is not None:
+                with suppress(ToolError):
+                    found = await run_in_thread(files, str(message.get("path", "")))
+            if found is not None and len(found.data) > MAX_FILE_BYTES:
+                found = None
+            answer = {
+                "answer": message["ask"],
+                "found": found is not None,
+                "content_type": "" if found is None else found.content_type,
+            }
+            if self._writer is not None and self.is_running:
+                self._writer.write(encode_frame(answer, b"" if found is None else found.data))
+                with suppress(OSError):  # it has ended
+                    await self._writer.drain()
 
     async def _watch(self) -> None:
         """End it if it uses too much memory."""

@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sessiontree.browser.browser_process import BrowserProcess
+from sessiontree.browser.browser_process import FILES_AT_ONCE, BrowserProcess
 from sessiontree.browser.browser_run import CallAllowance
 from sessiontree.browser.found import look_for_browser
+from sessiontree.browser.inside.frames import encode_frame
 from sessiontree.browser.inside.page_tab import number_lines
 from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.browser.tunnels import Tunnels
@@ -160,3 +162,55 @@ def test_numbers_are_given_to_elements_alone() -> None:
     ]
     assert (refs, truncated) == ({5: "e1", 6: "f2e2", 7: "e3"}, False)
     assert number_lines(snapshot, 1, 30)[2]
+
+
+class _FullPipe:
+    """Takes what is written, and has room again when it is told so."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.has_room = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        self.written += 1
+
+    async def drain(self) -> None:
+        await self.has_room.wait()
+
+
+async def test_files_of_a_page_are_sent_as_fast_as_they_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that asks for one file again and again does not fill the memory outside the browser."""
+    process, pipe = BrowserProcess(Tunnels(None, CallAllowance()), dialog_s=1), _FullPipe()
+    monkeypatch.setattr(BrowserProcess, "is_running", True)
+    monkeypatch.setattr(process, "_writer", pipe)
+    read: list[str] = []
+
+    def files(path: str) -> PageFile:
+        read.append(path)
+        return PageFile(b"x", "text/plain")
+
+    number = process.keep_files(files)
+    answering = [
+        asyncio.create_task(process._answer({"ask": each, "files": number, "path": "a"}))
+        for each in range(50)
+    ]
+    async with asyncio.timeout(10):
+        while pipe.written < FILES_AT_ONCE:  # noqa: ASYNC110 - the files are read in threads
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0)
+    assert (len(read), pipe.written) == (FILES_AT_ONCE, FILES_AT_ONCE)
+    pipe.has_room.set()
+    await asyncio.wait(answering)
+    assert pipe.written == 50
+
+
+@pytest.mark.parametrize("message", [{"id": []}, {"id": {}}])
+async def test_message_of_no_known_form_ends_the_browser(message: dict[str, Any]) -> None:
+    """Whoever waits is told, and does not wait until the time is over."""
+    process = BrowserProcess(Tunnels(None, CallAllowance()), dialog_s=1)
+    asked = process._asked[1] = asyncio.get_running_loop().create_future()
+    reader = asyncio.StreamReader()
+    reader.feed_data(encode_frame(message))
+    await process._listen(reader)
+    with pytest.raises(ExecutionError, match="not an answer"):
+        await asked
