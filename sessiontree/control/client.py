@@ -172,7 +172,11 @@ class Asking:
         if waiting is None or waiting.answered.done():
             return  # the request was withdrawn
         if "items" in said:
-            waiting.items.extend(said["items"])
+            # Raised here, an error would end the reader, and nobody who waits would be told.
+            if isinstance(said["items"], list):
+                waiting.items.extend(said["items"])
+            else:
+                waiting.answered.set_exception(SessionTreeError("the runtime answered with items of no list"))
         elif "error" in said:
             waiting.answered.set_exception(decode_error(said["error"]))
         else:

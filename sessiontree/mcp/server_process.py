@@ -285,7 +285,8 @@ class ServerProcess:
                     asked.set_result(message)
         except (OSError, EOFError):
             pass
-        except FrameFault as error:
+        # Its process reads what a stranger writes, and is not believed either: whoever waits must be told.
+        except (FrameFault, TypeError, ValueError, AttributeError, KeyError) as error:
             reason = f"it sent something that is not an answer: {error}"
         self._end(reason)
         # A process that no longer speaks may still run, and its server with it.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from sessiontree.contracts.errors import (
     JournalError,
     SessionClosed,
     SessionNotFound,
+    SessionTreeError,
     TreeNotFound,
 )
 from sessiontree.contracts.facts.tree_facts import ApprovalDecided
@@ -260,3 +263,33 @@ async def test_client_that_is_closed_says_so(tree: SessionTree) -> None:
     with pytest.raises(JournalError, match="closed here"):
         await client.supervisor.open_trees()
     assert await tree.main.send("still there") == "heard: still there"
+
+
+async def test_answer_of_no_known_form_is_an_error_of_its_request(tmp_path: Path) -> None:
+    """The connection goes on to be read, so that nobody waits for ever."""
+    listener = open_control_socket(tmp_path)
+    try:
+        line: socket.socket | None = None
+
+        async def answer() -> None:
+            nonlocal line
+            loop = asyncio.get_running_loop()
+            line, _ = await loop.sock_accept(listener.listener)
+            line.setblocking(False)
+            await loop.sock_sendall(line, b'{"protocol":1,"release":"x","pid":1}\n')
+            asked = await loop.sock_recv(line, 9_999)
+            number = json.loads(asked)["id"]
+            odd = [7, "x", [], {}]
+            said = [{"id": odd}, {"id": number, "items": 7}, [number], "x"]
+            await loop.sock_sendall(line, b"".join(json.dumps(each).encode() + b"\n" for each in said))
+
+        answering = asyncio.create_task(answer())
+        async with await ControlClient.connect(tmp_path) as client, asyncio.timeout(MAX_S):
+            with pytest.raises(SessionTreeError, match="items of no list"):
+                await client.supervisor.open_trees()
+            await answering
+            assert client.is_connected
+        assert line is not None
+        line.close()
+    finally:
+        listener.close()

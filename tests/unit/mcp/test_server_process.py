@@ -14,6 +14,7 @@ import pytest
 from sessiontree import ConfigError, ExecutionError, Timeout
 from sessiontree.contracts.handles.mcp import ServerCall, ServerReply
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.mcp.frames import encode_frame
 from sessiontree.mcp.pins import pin_listed_tools
 from sessiontree.mcp.server_pool import ServerConnection, ServerPool
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
@@ -237,3 +238,21 @@ async def test_program_that_is_no_server_is_unavailable_with_its_last_words() ->
     with pytest.raises(ServerUnavailable, match="its process has ended") as raised:
         await start_server(reach("broken", entry), process)
     assert raised.value.said == "no such repository"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"id": []}, {"id": {}}, {"failed": 7}, {"tools": 7}, {"tools": [7]}],
+    ids=["list", "object", "failure", "tools", "rows"],
+)
+async def test_message_of_no_known_form_ends_the_connection(message: dict[str, Any]) -> None:
+    """Whoever waits is told, and does not wait until the time is over."""
+    ends: list[str] = []
+    process = ServerProcess("odd", ends.append, ServerConnection(hostile("garbage"))._on_tools)
+    asked = process._asked[1] = asyncio.get_running_loop().create_future()
+    reader = asyncio.StreamReader()
+    reader.feed_data(encode_frame(message))
+    await process._listen(reader)
+    assert "not an answer" in ends[0]
+    with pytest.raises(ExecutionError, match="was lost during the call"):
+        await asked
