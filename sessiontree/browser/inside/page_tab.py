@@ -38,6 +38,8 @@ PAUSE_S: Final = 0.1
 TITLE_S: Final = 2.0
 MAX_PICTURE_PIXELS: Final = 16_000_000
 MAX_RESULT_CHARS: Final = 4 * 2**20
+MAX_NESTING: Final = 300
+"""Deepest nesting of the value of a script."""
 
 TIMINGS: Final = """async () => {
   const seen = (type) => new Promise((done) => {
@@ -360,9 +362,23 @@ def _parse_value(answer: dict[str, Any]) -> Any:
             "page", f"the script's value has {len(text)} characters; at most {MAX_RESULT_CHARS} fit"
         )
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Refusal("page", "the script's value has no JSON form") from error
+    # The host could not read it as a part of a frame, and would end the browser.
+    if _is_nested_too_deep(value):
+        raise Refusal("page", f"the script's value is nested more than {MAX_NESTING} levels deep")
+    return value
+
+
+def _is_nested_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_NESTING + 1):
+        level = [each for each in level if isinstance(each, dict | list)]
+        if not level:
+            return False
+        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+    return True
 
 
 def number_lines(snapshot: str, first: int, max_chars: int) -> tuple[str, dict[int, str], bool]:

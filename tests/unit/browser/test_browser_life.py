@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ async def test_killed_browser_is_said_and_started_again() -> None:
 
 @pytest.mark.slow
 async def test_page_that_hangs_or_asks_does_not_hold_its_session() -> None:
-    """An endless script is ended; an unanswered dialog is dismissed; a cancelled call withdraws its order."""
+    """An endless script is ended, a deep value refused, a dialog dismissed; a cancelled call is withdrawn."""
     busy = pages(index="<title>busy</title>")
     async with serving(busy) as site, browsing(site, dialog_s=0.2) as browser:
         await browser.open(site.url)
@@ -95,6 +96,10 @@ async def test_page_that_hangs_or_asks_does_not_hold_its_session() -> None:
                 line.kind == "dialog" for line in await browser.console()
             ):
                 await asyncio.sleep(0.02)
+        for depth in (290, 960, 5_000):
+            nested = f"() => {{ let a = 1; for (let i = 0; i < {depth}; i++) a = [a]; return a }}"
+            with nullcontext() if depth < 300 else pytest.raises(ExecutionError, match="the script's value"):
+                assert str(await browser.evaluate(nested)) == "[" * depth + "1" + "]" * depth
         assert await browser.evaluate("() => document.title") == "busy"
 
 
