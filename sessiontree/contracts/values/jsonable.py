@@ -68,8 +68,7 @@ def parse_json(text: str | bytes | bytearray) -> Any:
         value = json.loads(text, parse_float=_parse_finite, parse_constant=_parse_finite)
     except RecursionError:
         raise _make_nesting_error() from None
-    opening = (b"[", b"{") if isinstance(text, bytes | bytearray) else ("[", "{")
-    if sum(map(text.count, opening)) > MAX_NESTING:  # else it needs no look
+    if _count_brackets(text) > MAX_NESTING:  # else it needs no look
         _check_nesting(value)
     return value
 
@@ -79,6 +78,12 @@ def _parse_finite(number: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{number[:20]} is not a number that JSON has")
     return value
+
+
+def _count_brackets(text: str | bytes | bytearray) -> int:
+    if isinstance(text, str):
+        return text.count("[") + text.count("{")
+    return text.count(b"[") + text.count(b"{")
 
 
 def _check_nesting(value: Any) -> None:

@@ -151,7 +151,7 @@ async def test_requests_without_an_answer_are_bounded(monkeypatch: pytest.Monkey
         await pipe.transport.receive()
     with pytest.raises(RequestError, match="Invalid request") as refused:
         await pipe.transport.send(_ask(2, "request 2"))
-    assert "2 requests of this agent" in refused.value.data["details"]
+    assert "2 requests of this agent" in str(refused.value.data)
     await pipe.transport.send({"method": "session/update", "params": {}})
     pipe.reader.feed_data(b'{"id": 0, "error": {"code": 1, "message": "no"}}\n')
     await pipe.transport.receive()

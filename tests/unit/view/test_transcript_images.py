@@ -23,7 +23,7 @@ def resolve(number: int, *types: str) -> CallResolved:
         for place, each in enumerate(types)
     ]
     message = ToolResultMessage(f"c{number}", "look", (TextContent("seen"), *images), None, False, 1)
-    return CallResolved(f"1.{number}", "completed", message)
+    return CallResolved(f"1.{number}", "ok", message)
 
 
 class StillJournal:
