@@ -51,11 +51,19 @@ class Withdrawing(Protocol):
         ...
 
 
+class DeskClosedError(Exception):
+    """What shows requests was closed before it showed one."""
+
+
 class EditorDesk(Protocol):
     """What shows requests and questions in an editor."""
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        """Show a request and return the answer; None = it is not answered here."""
+        """Show a request and return the answer; None = it is not answered here.
+
+        Raises:
+            DeskClosedError: it was closed first.
+        """
         ...
 
     async def ask_question(self, question: QuestionRequest) -> QuestionReply | None:
@@ -82,14 +90,22 @@ class EditorChannel:
             self._asker = asyncio.get_running_loop().create_future()
         self._asker.set_result(asker)
 
+    def stop_showing(self, asker: EditorDesk) -> None:
+        """Let what is asked from now on wait for the next asker, if ``asker`` is the one that there is."""
+        if self._asker.done() and self._asker.result() is asker:
+            self._asker = asyncio.get_running_loop().create_future()
+
     async def send(self, text: str) -> None:
         """Do nothing: messages are facts of the tree, which the editor follows."""
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Ask in the editor, once it shows the tree."""
-        # A request that is withdrawn must not cancel the future that others wait for.
-        asker = await asyncio.shield(self._asker)
-        return await asker.ask(request)
+        while True:
+            # A request that is withdrawn must not cancel the future that others wait for.
+            asker = await asyncio.shield(self._asker)
+            # Race: the tree may be loaded again before the request is shown; then the next asker shows it.
+            with suppress(DeskClosedError):
+                return await asker.ask(request)
 
     async def ask_question(self, question: QuestionRequest) -> QuestionReply | None:
         """Ask in the editor, once it shows the tree."""
@@ -147,6 +163,7 @@ class EditorSession:
         """Number of the newest fact when the turn was last cancelled."""
         self._moved = asyncio.Condition()
         """Held while updates are sent, so that they keep their order; notified after each fact."""
+        self._is_closed = False
         self._tasks: list[asyncio.Task[None]] = []
         self.tier: str = self.most_tier
         """The highest tier of calls for prompts that follow."""
@@ -205,11 +222,17 @@ class EditorSession:
 
     async def close(self) -> None:
         """Stop sending; the tree is closed by whoever keeps conversations."""
+        channel = self.conversation.tree.channel
+        if isinstance(channel, EditorChannel):
+            channel.stop_showing(self)
         self._progress.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        async with self._moved:
+            self._is_closed = True
+            self._moved.notify_all()
         await self._facts.aclose()
         for prompt in self._prompts.values():
             _stop(prompt, "cancelled")
@@ -257,10 +280,16 @@ class EditorSession:
         self._settle()
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        """Show a request after the call that it is about; one that is decided elsewhere is withdrawn."""
+        """Show a request after the call that it is about; one that is decided elsewhere is withdrawn.
+
+        Raises:
+            DeskClosedError: it was closed before the call was shown.
+        """
         shown = self._updates.requests
         async with self._moved:
-            await self._moved.wait_for(lambda: request.request_id in shown)
+            await self._moved.wait_for(lambda: self._is_closed or request.request_id in shown)
+        if request.request_id not in shown:
+            raise DeskClosedError
         call_id = shown[request.request_id]
         try:
             response = await self._editor.client.request_permission(

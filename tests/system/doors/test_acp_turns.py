@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from acp.schema import AcceptElicitationResponse
 
 from sessiontree import FunctionModel, ModelRequest, ScriptedModel, script_call
 from sessiontree.contracts.values.messages import AssistantMessage, TextContent, Usage
+from sessiontree.doors.acp.editor_session import EditorSession
 from sessiontree.doors.conversations import Conversation
 from sessiontree.journal.record import read_kind
 from tests.behaviour.effect_fakes import effects
@@ -408,3 +410,27 @@ async def test_turn_that_fails_is_an_error(tmp_path: Path) -> None:
         code, said = await refusal_of(editor.prompt(session, "fail"))
         assert (code, "broken on purpose" in said) == (-32603, True)
         assert await editor.prompt(session, "go") == "end_turn"
+
+
+async def test_request_that_no_editor_has_shown_is_asked_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session is loaded again between the request and its call in the editor."""
+    asked: asyncio.Queue[EditorSession] = asyncio.Queue()
+    ask = EditorSession.ask
+
+    async def note(session: EditorSession, request: Any) -> Any:
+        asked.put_nowait(session)
+        return await ask(session, request)
+
+    monkeypatch.setattr(EditorSession, "ask", note)
+    async with open_editor(tmp_path, ScriptedModel(["one"])) as editor:
+        session = await editor.begin()
+        channel: Any = (await editor.find(session)).tree.channel
+        asking = asyncio.create_task(channel.ask(SimpleNamespace(request_id="not shown yet")))
+        first = await asked.get()
+        await editor.connection.load_session(cwd=str(editor.workspace), session_id=session)
+        async with asyncio.timeout(20):
+            assert await asked.get() is not first
+        asking.cancel()
+        await asyncio.wait([asking])
