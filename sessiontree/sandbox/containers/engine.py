@@ -40,6 +40,8 @@ SAID_CHARS: Final = 500
 MAX_ANSWER_BYTES: Final = 16 * 2**20
 """Longest answer to a question that copies no files."""
 _PIECE: Final = 65_536
+END_S: Final = 10.0
+"""How long the end of a program that was killed is waited for."""
 COPY_S: Final = 600.0
 """How long files may take to be copied between a container and this machine."""
 QUESTION_S: Final = 60.0
@@ -87,15 +89,8 @@ class EngineAnswer:
     output: bytes
     said: str
     """Its errors, cut."""
-
-
-class AnswerTooLongError(ConfinementUnavailable):
-    """An engine's program wrote more than it may."""
-
-    def __init__(self, most_bytes: int) -> None:
-        super().__init__(
-            f"the container engine wrote more than {most_bytes:,} bytes", "look whether the engine works"
-        )
+    is_cut: bool = False
+    """Whether it wrote more than it may, and was ended."""
 
 
 def find_engine_program(spec: SandboxSpec) -> str:
@@ -227,7 +222,13 @@ async def started(
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            # Its end is seen when its output has been read. What it has started may hold that open.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_S):
+                    for stream in filter(None, (process.stdout, process.stderr)):
+                        while await stream.read(_PIECE):
+                            pass
+                    await process.wait()
 
 
 async def ask_engine(
@@ -238,11 +239,10 @@ async def ask_engine(
     *,
     most_bytes: int = MAX_ANSWER_BYTES,
 ) -> EngineAnswer:
-    """Run the engine's program once, and return what it answered.
+    """Run the engine's program once, and return what it answered; it is ended after ``most_bytes``.
 
     Raises:
         ConfinementUnavailable: it can't be started, or takes longer than ``timeout_s``.
-        AnswerTooLongError: it wrote more than ``most_bytes``.
     """
     pipe = asyncio.subprocess.PIPE
     async with started(program, words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
@@ -254,7 +254,7 @@ async def ask_engine(
                 f"{Path(program).name} {words[0]} did not answer within {timeout_s:g} s",
                 "look whether the engine's service works",
             ) from None
-    return EngineAnswer(process.returncode or 0, output, cut_words(errors))
+    return EngineAnswer(process.returncode or 0, output, cut_words(errors), len(output) > most_bytes)
 
 
 async def _talk(process: asyncio.subprocess.Process, data: bytes, most_bytes: int) -> tuple[bytes, bytes]:
@@ -268,13 +268,15 @@ async def _talk(process: asyncio.subprocess.Process, data: bytes, most_bytes: in
             kept.write(piece)
             # With each piece: a container's files may be larger than the memory of this machine.
             if kept.tell() > most_bytes:
-                raise AnswerTooLongError(most_bytes)
+                return kept.getvalue(), b""  # it is killed by whoever started it
         await asyncio.wait({feeding, hearing})
         await process.wait()
         return kept.getvalue(), hearing.result()
     finally:
         feeding.cancel()
         hearing.cancel()
+        # Only one may read a stream: whoever reads the rest would fail while this one still waits.
+        await asyncio.wait({feeding, hearing})
 
 
 async def _feed(stdin: asyncio.StreamWriter, data: bytes) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError, ToolError
 from sessiontree.contracts.handles.ports import Reader, Writer
-from sessiontree.sandbox.containers.engine import COPY_S, AnswerTooLongError, EngineAnswer, ask_engine
+from sessiontree.sandbox.containers.engine import COPY_S, EngineAnswer, ask_engine
 
 MAX_BYTES: Final = 512 * 1024 * 1024
 """The largest workspace that is copied."""
@@ -88,10 +88,9 @@ class FileBridge:
         return (await self._ask(["cp", f"{self.name}:{self._workdir}/.", "-"])).output
 
     async def _ask(self, words: list[str], data: bytes = b"") -> EngineAnswer:
-        try:
-            answer = await ask_engine(self._program, words, COPY_S, data, most_bytes=MAX_BYTES)
-        except AnswerTooLongError:
-            raise _make_size_error(f"more than {MAX_BYTES}") from None
+        answer = await ask_engine(self._program, words, COPY_S, data, most_bytes=MAX_BYTES)
+        if answer.is_cut:
+            raise _make_size_error(f"more than {MAX_BYTES}")
         if answer.code:
             raise ConfinementUnavailable(
                 f"files can't be copied between workspace and container: {answer.said}",
