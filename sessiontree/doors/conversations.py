@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import re
 import warnings
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -26,7 +25,7 @@ from sessiontree.api.runtime.runtime import Runtime
 from sessiontree.api.stored.stored_trees import StoredTrees
 from sessiontree.api.tree.session_tree import SessionTree
 from sessiontree.channels.port import HumanChannel
-from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
+from sessiontree.contracts.errors import SessionTreeError, TreeNotFound
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.contracts.recorded.client_calls import ClientAnswer
 from sessiontree.contracts.settings.model_settings import ModelSettings
@@ -35,6 +34,7 @@ from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.doors.client_tools import add_hosted, find_declared, find_tier
 from sessiontree.doors.journal_feed import JournalFeed
+from sessiontree.doors.open_places import OpenPlaces
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal, Spending
 from sessiontree.doors.response_log import ResponseLog
 from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, make_turn_id
@@ -47,8 +47,6 @@ OptionsFor: TypeAlias = Callable[[str, "str | None"], dict[str, Any]]
 """Returns the arguments of a new tree, for a workspace and an agent's name; raises ConfigError."""
 IDLE_S: Final = 300.0
 """How long a tree stays open when nobody uses it."""
-MAX_OPEN: Final = 1_000
-"""Most trees that are open at once."""
 _TREE: Final = re.compile(r"t[0-9a-f]{16}")
 _TURN: Final = re.compile(r"(t[0-9a-f]{16})_[0-9a-f]{24}")
 
@@ -254,8 +252,7 @@ class Conversations:
         self._spending: dict[str, Spending] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing: set[asyncio.Task[None]] = set()
-        self._coming: Counter[str] = Counter()
-        """How many trees of each principal are about to be open."""
+        self._places = OpenPlaces(self._open, self._close_soon)
         self._over: list[str] = []
         """Ids of closed trees of which nothing is to be kept."""
 
@@ -295,7 +292,7 @@ class Conversations:
             options = add_hosted(options, hosted, options["policy"].max_tier)
         if not is_kept:
             options["purpose"] = principal.passing_purpose
-        async with self._reserve_room(principal):
+        async with self._places.reserve(principal):
             with warnings.catch_warnings():
                 # The client's schemas are not the owner's to mend.
                 warnings.simplefilter("ignore", SchemaWarning)
@@ -331,7 +328,7 @@ class Conversations:
         principal = conversation.principal
         check_budget(principal, await self._load_spending(principal))
         with conversation:  # it is not what is closed to make room for its fork
-            async with self._reserve_room(principal):
+            async with self._places.reserve(principal):
                 records = await conversation.log.feed.list_records()
                 end = group_around(records, seq)[1]
                 if tree_id is None:
@@ -450,44 +447,6 @@ class Conversations:
             known = self._spending.setdefault(principal.principal_id, made)
         return known
 
-    @asynccontextmanager
-    async def _reserve_room(self, principal: DoorPrincipal) -> AsyncIterator[None]:
-        """Have room for one more conversation of a principal, whose tree is opened meanwhile.
-
-        Raises:
-            ConfigError: there is none.
-        """
-        await self._make_room(principal)
-        # Race: nothing is awaited between the look and this. Requests that come at once would otherwise all
-        # take the same room.
-        self._coming[principal.principal_id] += 1
-        try:
-            yield
-        finally:
-            self._coming[principal.principal_id] -= 1
-
-    async def _make_room(self, principal: DoorPrincipal) -> None:
-        """Close the oldest conversation of a principal that nobody uses, if it has as many as it may.
-
-        Raises:
-            ConfigError: all of them are used.
-        """
-        most, own_id = principal.rights.max_open, principal.principal_id
-
-        def has_room() -> bool:
-            own = sum(each.principal.principal_id == own_id for each in self._open.values())
-            are_coming = self._coming.total()
-            return own + self._coming[own_id] < most and len(self._open) + are_coming < MAX_OPEN
-
-        if has_room():
-            return
-        for each in tuple(self._open.values()):
-            if each.principal.principal_id == own_id and not each.users:
-                await asyncio.shield(self._close_soon(each))
-                if has_room():
-                    return
-        raise ConfigError(f"{min(most, MAX_OPEN):,} conversations are open and at work; try again later")
-
     async def release(self, released: Conversation) -> None:
         """Close the tree of a conversation at once if nobody uses it; it can be continued later."""
         await asyncio.shield(self._close_soon(released, even_at_work=True))
@@ -542,7 +501,7 @@ class Conversations:
         options = self._options_for(principal.rights.workspace, None)
         if model is not None:
             options["model"] = model
-        async with self._reserve_room(principal):
+        async with self._places.reserve(principal):
             try:
                 config = await self._runtime.backend.read_config(tree_id)
                 if hosted := find_declared(config):
