@@ -188,7 +188,7 @@ class BrowserProcess:
                     asked.set_result((message, blob))
         except (OSError, EOFError):
             self._fail("it ended unexpectedly")
-        # It reads what strangers write, and is not believed either: whoever waits must be told.
+        # It reads what strangers write, and is not believed either: whoever waits must hear of it.
         except (FrameError, TypeError) as error:
             self._fail(f"it sent something that is not an answer ({error})")
         self.kill()

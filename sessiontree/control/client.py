@@ -172,7 +172,7 @@ class Asking:
         if waiting is None or waiting.answered.done():
             return  # the request was withdrawn
         if "items" in said:
-            # Raised here, an error would end the reader, and nobody who waits would be told.
+            # Raised here, an error would end the reader, and nobody who waits would hear of it.
             if isinstance(said["items"], list):
                 waiting.items.extend(said["items"])
             else:

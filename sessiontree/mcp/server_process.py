@@ -285,7 +285,7 @@ class ServerProcess:
                     asked.set_result(message)
         except (OSError, EOFError):
             pass
-        # Its process reads what a stranger writes, and is not believed either: whoever waits must be told.
+        # Its process reads what a stranger writes, and is not believed either: whoever waits must hear of it.
         except (FrameFault, TypeError, ValueError, AttributeError, KeyError) as error:
             reason = f"it sent something that is not an answer: {error}"
         self._end(reason)

@@ -203,7 +203,7 @@ class AbsentFake(EditorFake):
 
     def __init__(self) -> None:
         super().__init__(self._close)
-        self.is_told = asyncio.Event()
+        self.hears_that_it_waits = asyncio.Event()
 
     async def _close(self, call: Any) -> str:
         return ""
@@ -211,7 +211,7 @@ class AbsentFake(EditorFake):
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         await super().session_update(session_id, update)
         if "the request waits in the tree" in self.text:
-            self.is_told.set()
+            self.hears_that_it_waits.set()
 
     async def create_elicitation(self, message: str, mode: Any, **_: Any) -> AcceptElicitationResponse:
         self.has_asked.set()
@@ -219,12 +219,12 @@ class AbsentFake(EditorFake):
 
 
 async def test_permission_that_is_closed_without_a_choice_waits_in_the_tree(tmp_path: Path) -> None:
-    """The person is told; an answer on another surface ends the prompt."""
+    """The person hears of it; an answer on another surface ends the prompt."""
     fake = AbsentFake()
     async with open_editor(tmp_path, ScriptedModel([LAUNCH, "next"]), fake) as editor:
         session = await editor.begin()
         prompt = asyncio.create_task(editor.prompt(session))
-        await fake.is_told.wait()
+        await fake.hears_that_it_waits.wait()
         conversation = await editor.find(session)
         (waiting,) = conversation.tree.approvals.pending()
         await waiting.approve(sender="acp")
@@ -233,7 +233,7 @@ async def test_permission_that_is_closed_without_a_choice_waits_in_the_tree(tmp_
 
 
 async def test_form_of_a_question_that_is_answered_elsewhere_is_withdrawn(tmp_path: Path) -> None:
-    """Its editor is told that no answer is needed any more."""
+    """Its editor hears that no answer is needed any more."""
     model = ScriptedModel([script_call("ask_user", questions=QUESTIONS[1:2]), "done"])
     async with open_editor(tmp_path, model, AbsentFake(), forms=True) as editor:
         session = await editor.begin()

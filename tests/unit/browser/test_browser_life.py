@@ -170,7 +170,7 @@ def test_numbers_are_given_to_elements_alone() -> None:
 
 
 class _FullPipe:
-    """Takes what is written, and has room again when it is told so."""
+    """Takes what is written, and has room again when it may."""
 
     def __init__(self) -> None:
         self.written = 0
@@ -211,7 +211,7 @@ async def test_files_of_a_page_are_sent_as_fast_as_they_are_taken(monkeypatch: p
 
 @pytest.mark.parametrize("message", [{"id": []}, {"id": {}}])
 async def test_message_of_no_known_form_ends_the_browser(message: dict[str, Any]) -> None:
-    """Whoever waits is told, and does not wait until the time is over."""
+    """Whoever waits hears of it, and does not wait until the time is over."""
     process = BrowserProcess(Tunnels(None, CallAllowance()), dialog_s=1)
     asked = process._asked[1] = asyncio.get_running_loop().create_future()
     reader = asyncio.StreamReader()

@@ -82,6 +82,6 @@ def call(number: int) -> None:
 for line in sys.stdin:
     request = json.loads(line)
     if request.get("method") == "notifications/cancelled" and request["params"]["requestId"] in CALLED:
-        KIND = "told"
+        KIND = "ordinary"
     elif "id" in request and "method" in request:
         answer(request["id"], request["method"], request.get("params", {}))

@@ -105,7 +105,7 @@ async def test_result_after_the_time_out_reaches_nobody() -> None:
     await process.close()
 
 
-async def test_server_is_told_of_a_call_whose_caller_was_cancelled() -> None:
+async def test_server_hears_of_a_call_whose_caller_was_cancelled() -> None:
     """The connection goes on, and the next call is answered."""
     was_called = asyncio.Event()
     process = ServerProcess("silent", on_tools=lambda tools: was_called.set())
@@ -115,7 +115,7 @@ async def test_server_is_told_of_a_call_whose_caller_was_cancelled() -> None:
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
-    # A server that was not told of it would not answer.
+    # A server that did not hear of it would not answer.
     assert (await process.call(CALL, 20))["reply"]["text"] == "late"
     await process.close()
 
@@ -246,7 +246,7 @@ async def test_program_that_is_no_server_is_unavailable_with_its_last_words() ->
     ids=["list", "object", "failure", "tools", "rows"],
 )
 async def test_message_of_no_known_form_ends_the_connection(message: dict[str, Any]) -> None:
-    """Whoever waits is told, and does not wait until the time is over."""
+    """Whoever waits hears of it, and does not wait until the time is over."""
     ends: list[str] = []
     process = ServerProcess("odd", ends.append, ServerConnection(hostile("garbage"))._on_tools)
     asked = process._asked[1] = asyncio.get_running_loop().create_future()

@@ -15,7 +15,7 @@ from sessiontree.serve.served_trees import ServedTrees
 
 
 class _Tree:
-    """A tree that opens when it is told to, and says what became of it."""
+    """A tree that opens when it may, and says what became of it."""
 
     made: asyncio.Queue[_Tree]
 
