@@ -15,7 +15,7 @@ MAX_OPEN: Final = 1_000
 """Most trees that are open at once."""
 
 
-class Occupant(Protocol):
+class OpenConversation(Protocol):
     """A conversation that is open."""
 
     principal: DoorPrincipal
@@ -23,7 +23,7 @@ class Occupant(Protocol):
     """How many keep its tree open."""
 
 
-T = TypeVar("T", bound=Occupant)
+T = TypeVar("T", bound=OpenConversation)
 
 
 class OpenPlaces(Generic[T]):
