@@ -1,4 +1,4 @@
-"""Calls and their answers as JSON, derived from the types that an interface declares.
+"""Calls and their answers as JSON: written by their classes, read by the types that an interface declares.
 
 A peer is not trusted. An argument that is missing, unknown, of another type or out of bounds is refused, and
 the refusal names it. :mod:`sessiontree.runtime.transport.rpc` documents the marked parameters.
@@ -7,82 +7,80 @@ the refusal names it. :mod:`sessiontree.runtime.transport.rpc` documents the mar
 from __future__ import annotations
 
 import inspect
-import math
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    WrapValidator,
+)
+from typing_extensions import TypedDict
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded import codec
-from sessiontree.contracts.values.messages import ToolResultMessage, decode_message
-from sessiontree.runtime.transport.rpc import (
-    AtMost,
-    NotBlank,
-    OneOf,
-    PeerDefault,
-    PeerName,
-    ProgramOnly,
-    RpcMethod,
-    Without,
-)
+from sessiontree.contracts.values.jsonable import make_encoder
+from sessiontree.contracts.values.messages import decode_message
+from sessiontree.runtime.transport.rpc import PeerDefault, PeerName, ProgramOnly, RpcMethod, Without
 
-Encode: TypeAlias = Callable[[Any], Any]
-Decode: TypeAlias = Callable[[Any], Any]
-STREAMED = "streamed"
+Convert: TypeAlias = Callable[[Any], Any]
+STREAMED: Final = "streamed"
 """Metadata of the dataclass field that holds most of an answer: a sequence of JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class SocketAnswer:
-    """An answer: one value, and items that may be sent in parts before it."""
+    """An answer: one value, and items that may be sent in parts before it. :func:`dump_wire` writes both."""
 
     value: Any = None
     items: Iterable[Any] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ValueCodec:
-    """Converts values of one type to JSON and back.
-
-    ``decode`` raises TypeError, ValueError or KeyError if the JSON does not have the type.
-    """
-
-    encode: Encode
-    decode: Decode
-
-
-@dataclass(frozen=True, slots=True)
 class _Argument:
-    codec: ValueCodec | None
+    decode: Convert | None
     """None = peers can't set it."""
     is_peer_name: bool = False
     default: Any = inspect.Parameter.empty
+    hidden: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of it that peers can't set, with their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CallCodec:
     arguments: Mapping[str, _Argument]
     split: Callable[[Any], SocketAnswer]
-    joined: Callable[[SocketAnswer], Any]
+    join: Callable[[SocketAnswer], Any]
 
 
 def encode_arguments(method: RpcMethod, given: Sequence[Any]) -> dict[str, Any]:
-    """Return the arguments of a call by name, for a peer that sends them.
+    """Return the arguments of a call by name, for a peer that sends them. :func:`dump_wire` writes them.
 
     Raises:
         ConfigError: only the creating program may set one of them.
     """
     wire = {}
     for (name, argument), value in zip(_call_codec(method).arguments.items(), given, strict=False):
-        if argument.codec is not None:
-            wire[name] = argument.codec.encode(value)
+        if argument.decode is not None:
+            wire[name] = _hide_fields(value, argument.hidden) if argument.hidden else value
         elif not argument.is_peer_name and value != argument.default:
             raise ConfigError(f"{name} of {method.name} can't be given from another process")
+    return wire
+
+
+def _hide_fields(value: Any, hidden: Mapping[str, Any]) -> dict[str, Any]:
+    wire: dict[str, Any] = encode_object(value)
+    for name, default in hidden.items():
+        if wire.pop(name) != default:
+            raise ConfigError(f"{name} of {type(value).__name__} can't be given from another process")
     return wire
 
 
@@ -98,7 +96,7 @@ def decode_arguments(method: RpcMethod, wire: Mapping[str, Any], peer: str) -> l
         ConfigError: an argument is not valid; the message names it.
     """
     arguments = _call_codec(method).arguments
-    open_to_peers = [name for name, argument in arguments.items() if argument.codec is not None]
+    open_to_peers = [name for name, argument in arguments.items() if argument.decode is not None]
     for name in wire:
         if name not in open_to_peers:
             takes = ", ".join(open_to_peers)
@@ -109,16 +107,17 @@ def decode_arguments(method: RpcMethod, wire: Mapping[str, Any], peer: str) -> l
 def _decode_argument(name: str, argument: _Argument, wire: Mapping[str, Any], peer: str) -> Any:
     if argument.is_peer_name:
         return peer
-    if argument.codec is None or (name not in wire and argument.default is not inspect.Parameter.empty):
+    if argument.decode is None or (name not in wire and argument.default is not inspect.Parameter.empty):
         return argument.default
     try:
-        return argument.codec.decode(wire.get(name))
+        return argument.decode(wire.get(name))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{name} {_describe_error(error)}") from error
+        said = f"has no member {error}" if isinstance(error, KeyError) else str(error)
+        raise ConfigError(f"{name} {said}") from error
 
 
 def answer_to_wire(method: RpcMethod, value: Any) -> SocketAnswer:
-    """Return an answer as JSON; a long sequence in it is encoded item by item, as the items are taken."""
+    """Return an answer as it is sent: a long sequence in it becomes items."""
     return _call_codec(method).split(value)
 
 
@@ -128,45 +127,37 @@ def answer_from_wire(method: RpcMethod, answer: SocketAnswer) -> Any:
     Raises:
         AttributeError, KeyError, TypeError, ValueError: it is not of the declared type.
     """
-    return _call_codec(method).joined(answer)
+    return _call_codec(method).join(answer)
 
 
 @cache
 def _call_codec(method: RpcMethod) -> _CallCodec:
     hints = get_type_hints(method.function, include_extras=True)
     arguments = {name: _declare(hints[name], each.default) for name, each in method.parameters.items()}
-    answer = hints["return"]
-    if get_origin(answer) in {list, tuple} and get_args(answer)[1:] in {(), (Ellipsis,)}:
-        item, made = make_codec(get_args(answer)[0]), get_origin(answer)
+    answer, decode = hints["return"], make_decoder(hints["return"])
+    if get_origin(answer) in {list, tuple}:
+        # The encoder would write a named tuple as a list.
+        to_object = getattr(get_args(answer)[0], "_asdict", None)
         return _CallCodec(
             arguments,
-            lambda value: SocketAnswer(items=map(item.encode, value)),
-            lambda heard: made(map(item.decode, heard.items)),
+            lambda value: SocketAnswer(items=map(to_object, value) if to_object else value),
+            lambda heard: decode(heard.items),
         )
-    streamed = [each for each in fields(answer) if STREAMED in each.metadata] if is_dataclass(answer) else []
-    if streamed:
-        return _make_streamed_codec(arguments, answer, streamed[0].name)
-    whole = make_codec(answer)
-    return _CallCodec(
-        arguments,
-        lambda value: SocketAnswer(whole.encode(value)),
-        lambda heard: whole.decode(heard.value),
-    )
+    for each in fields(answer) if is_dataclass(answer) else ():
+        if STREAMED in each.metadata:
+            return _make_streamed_codec(arguments, decode, each.name)
+    return _CallCodec(arguments, SocketAnswer, lambda heard: decode(heard.value))
 
 
-def _make_streamed_codec(arguments: Mapping[str, _Argument], answer: Any, name: str) -> _CallCodec:
+def _make_streamed_codec(arguments: Mapping[str, _Argument], decode: Convert, name: str) -> _CallCodec:
     """Return the codec of a dataclass whose longest field is sent before the other fields."""
-    members = {each: member for each, member in _collect_members(answer).items() if each != name}
 
     def split(value: Any) -> SocketAnswer:
-        rest = {each: member.encode(getattr(value, each)) for each, member in members.items()}
-        return SocketAnswer(rest, getattr(value, name))
+        wire = encode_object(value)
+        items = wire.pop(name)
+        return SocketAnswer(wire, items)
 
-    def joined(heard: SocketAnswer) -> Any:
-        rest = {each: members[each].decode(wire) for each, wire in heard.value.items()}
-        return answer(**rest, **{name: tuple(heard.items)})
-
-    return _CallCodec(arguments, split, joined)
+    return _CallCodec(arguments, split, lambda heard: decode({**heard.value, name: heard.items}))
 
 
 def _declare(hint: Any, default: Any) -> _Argument:
@@ -175,229 +166,156 @@ def _declare(hint: Any, default: Any) -> _Argument:
         return _Argument(None, is_peer_name=True)
     if ProgramOnly in marks:
         return _Argument(None, default=default)
+    hidden: dict[str, Any] = {}
     for mark in marks:
         if isinstance(mark, PeerDefault):
             default = mark.value
-    return _Argument(make_codec(hint), default=default)
+        elif isinstance(mark, Without):
+            members = fields(get_args(hint)[0])
+            hidden = {each.name: each.default for each in members if each.name in mark.fields}
+    return _Argument(make_decoder(hint), default=default, hidden=hidden)
+
+
+def encode_object(value: Any) -> Any:
+    """Return the JSON object of a value, whose members may have to be encoded, too.
+
+    Raises:
+        TypeError: the value has no JSON form.
+    """
+    cls: Any = type(value)
+    return _find_encoder(cls)(value)
+
+
+_pieces = make_encoder(encode_object)
+
+
+def dump_wire(value: object) -> str:
+    """Return arguments or an answer as compact ASCII JSON.
+
+    Raises:
+        ValueError, TypeError, RecursionError: it has no JSON form.
+    """
+    return "".join(_pieces(value, 0))
 
 
 @cache
-def make_codec(hint: Any) -> ValueCodec:
-    """Return the codec of a type.
+def _find_encoder(cls: Any) -> Convert:
+    if cls in codec.list_recorded_classes():
+        return codec.to_wire
+    if hasattr(cls, "to_wire"):
+        return cast("Convert", cls.to_wire)
+    if issubclass(cls, BaseModel):
+        return lambda model: model.model_dump(mode="json")
+    if issubclass(cls, Mapping):
+        return dict
+    if is_dataclass(cls):
+        names = [each.name for each in fields(cls)]
+        return lambda value: {name: getattr(value, name) for name in names}
+    raise TypeError(f"a value of {cls.__name__} has no JSON form")
 
-    Raises:
-        TypeError: values of the type can't be sent.
+
+@cache
+def make_decoder(hint: Any) -> Convert:
+    """Return the function that makes values of a type from JSON.
+
+    It raises AttributeError, KeyError, TypeError or ValueError if the JSON does not have the type.
     """
-    origin = get_origin(hint)
-    if origin is Annotated:
-        return _make_bounded_codec(*get_args(hint))
-    if hint in _PLAIN:
-        return ValueCodec(_keep_same, _PLAIN[hint])
-    if hint is Any or _is_json(hint):
-        return ValueCodec(_keep_same, _keep_same)
-    if origin in {Union, types.UnionType}:
-        return _make_optional(hint)
-    if origin is Literal:
-        return ValueCodec(_keep_same, _make_choice_decoder(get_args(hint)))
-    if origin in {list, tuple}:
-        return _make_list_codec(hint)
-    if origin in {dict, Mapping}:
-        return _make_mapping_codec(make_codec(get_args(hint)[1]))
-    return _make_class_codec(origin or hint)
+    validate = TypeAdapter(_make_type(hint)).validator.validate_python
 
-
-def _keep_same(value: Any) -> Any:
-    return value
-
-
-def _check_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"must be text, not {_shorten(value)}")
-    return value
-
-
-def _check_boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"must be true or false, not {_shorten(value)}")
-    return value
-
-
-def _check_integer(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"must be a whole number, not {_shorten(value)}")
-    return value
-
-
-def _number(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(f"must be a number, not {_shorten(value)}")
-    return value
-
-
-def _check_null(value: Any) -> None:
-    if value is not None:
-        raise TypeError(f"must be null, not {_shorten(value)}")
-
-
-_PLAIN: Mapping[Any, Decode] = {
-    str: _check_text,
-    bool: _check_boolean,
-    int: _check_integer,
-    float: _number,
-    None: _check_null,
-    type(None): _check_null,
-}
-
-
-def _is_json(hint: Any) -> bool:
-    members = get_args(hint) if get_origin(hint) in {Union, types.UnionType} else ()
-    return {list, dict} <= {get_origin(member) for member in members}
-
-
-def _make_optional(hint: Any) -> ValueCodec:
-    members = [member for member in get_args(hint) if member is not type(None)]
-    if len(members) != 1:
-        raise TypeError(f"values of {hint} can't travel through the control socket")
-    one = make_codec(members[0])
-    return ValueCodec(
-        lambda value: None if value is None else one.encode(value),
-        lambda wire: None if wire is None else one.decode(wire),
-    )
-
-
-def _make_choice_decoder(known: Sequence[Any]) -> Decode:
     def decode(wire: Any) -> Any:
-        if not isinstance(wire, str | int) or wire not in known:
-            raise ValueError(f"{_shorten(wire)} is not one of {', '.join(map(str, known))}")
-        return wire
+        try:
+            return validate(wire)
+        except ValidationError as error:
+            raise ValueError(_describe_fault(error)) from None
 
     return decode
 
 
-def _make_list_codec(hint: Any) -> ValueCodec:
-    made, (item, *more) = get_origin(hint), get_args(hint)
-    if more not in ([], [Ellipsis]):
-        raise TypeError(f"values of {hint} can't travel through the control socket")
-    one = make_codec(item)
-
-    def decode(wire: Any) -> Any:
-        if not isinstance(wire, list):
-            raise TypeError(f"must be a list, not {_shorten(wire)}")
-        return made(map(one.decode, wire))
-
-    return ValueCodec(lambda value: list(map(one.encode, value)), decode)
-
-
-def _make_mapping_codec(one: ValueCodec) -> ValueCodec:
-    def decode(wire: Any) -> Any:
-        return {name: one.decode(value) for name, value in _check_object(wire).items()}
-
-    return ValueCodec(lambda value: {name: one.encode(each) for name, each in value.items()}, decode)
+_KINDS: Final = {
+    "string_type": "text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "none_required": "null",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+}
+"""What a value must be, by pydantic's name of the fault."""
 
 
-def _check_object(wire: Any) -> Mapping[str, Any]:
-    if not isinstance(wire, dict):
-        raise TypeError(f"must be an object, not {_shorten(wire)}")
-    return wire
+def _describe_fault(error: ValidationError) -> str:
+    """Return what the first fault is, and where it is within the value."""
+    fault = error.errors(include_url=False)[0]
+    kind, place, context = fault["type"], fault["loc"], fault.get("ctx", {})
+    given = repr(fault["input"])[:80]
+    if kind in _KINDS:
+        said = f"must be {_KINDS[kind]}, not {given}"
+    elif kind in {"enum", "literal_error"}:
+        said = f"{given} is not one of {context['expected']}"
+    elif kind == "extra_forbidden":
+        said, place = f"has no member {place[-1]!r:.80}", place[:-1]
+    else:
+        said = str(context.get("error", fault["msg"]))
+    return f"{said} (at {'.'.join(map(str, place))})" if place else said
 
 
-def _make_class_codec(cls: Any) -> ValueCodec:
-    if cls is ToolResultMessage:
-        return ValueCodec(ToolResultMessage.to_wire, _decode_tool_result)
-    if issubclass(cls, Enum):
-        known = _make_choice_decoder([member.value for member in cls])
-        return ValueCodec(lambda member: member.value, lambda wire: cls(known(wire)))
-    if issubclass(cls, BaseModel):
-        return ValueCodec(lambda model: model.model_dump(mode="json"), cls.model_validate)
-    if cls in codec.list_recorded_classes():
-        return ValueCodec(codec.to_wire, lambda wire: _decode_recorded(cls, wire))
-    if hasattr(cls, "to_wire") and hasattr(cls, "from_wire"):
-        return ValueCodec(cls.to_wire, lambda wire: cls.from_wire(_check_object(wire)))
-    if is_dataclass(cls) or hasattr(cls, "_fields"):
-        return _make_members_codec(cls, _collect_members(cls))
-    raise TypeError(f"values of {cls} can't travel through the control socket")
+def _keep_number(number: Any, check: Convert) -> Any:
+    check(number)
+    return number
 
 
-def _decode_tool_result(wire: Any) -> ToolResultMessage:
-    message = decode_message(_check_object(wire))
-    if not isinstance(message, ToolResultMessage):
-        raise TypeError("must be a tool result, and is another message")
-    return message
+_PLAIN: Final[Mapping[Any, Any]] = {
+    str: Annotated[str, Strict()],
+    bool: Annotated[bool, Strict()],
+    int: Annotated[int, Strict()],
+    # Where 3 is allowed, it does not become 3.0, which people would be shown.
+    float: Annotated[float, Strict(), WrapValidator(_keep_number)],
+}
 
 
-def _decode_recorded(cls: Any, wire: Any) -> Any:
-    value = codec.from_wire(_check_object(wire))
-    if not isinstance(value, cls):
-        raise TypeError(f"must be recorded as {cls.__name__}")
-    return value
-
-
-def _collect_members(cls: Any) -> dict[str, ValueCodec]:
-    names = [each.name for each in fields(cls)] if is_dataclass(cls) else list(cls._fields)
-    hints = get_type_hints(cls, include_extras=True)
-    return {name: make_codec(hints[name]) for name in names}
-
-
-def _make_members_codec(cls: Any, members: Mapping[str, ValueCodec]) -> ValueCodec:
-    def encode(value: Any) -> dict[str, Any]:
-        return {name: member.encode(getattr(value, name)) for name, member in members.items()}
-
-    def decode(wire: Any) -> Any:
-        for name in _check_object(wire):
-            if name not in members:
-                raise ValueError(f"has no member {_shorten(name)}")
-        return cls(**{name: members[name].decode(value) for name, value in wire.items()})
-
-    return ValueCodec(encode, decode)
-
-
-def _make_bounded_codec(hint: Any, *marks: Any) -> ValueCodec:
-    """Return the codec of a marked type; the marks bound what a peer may send."""
-    if any(isinstance(mark, Without) for mark in marks):
+def _make_type(hint: Any) -> Any:
+    """Return the type for pydantic: the same values, made from JSON alone and without conversions."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if origin is Annotated:
+        value, *marks = parts
         hidden = {name for mark in marks if isinstance(mark, Without) for name in mark.fields}
-        members = {name: each for name, each in _collect_members(hint).items() if name not in hidden}
-        return _make_closed_codec(hint, members, hidden)
-    plain = make_codec(hint)
+        return Annotated[(_make_members_type(value, hidden) if hidden else _make_type(value), *marks)]
+    if origin in {Union, types.UnionType}:
+        is_json = {list, dict} <= {get_origin(part) for part in parts}
+        return Any if is_json else Union[tuple(map(_make_type, parts))]  # noqa: UP007 - of a tuple
+    if origin in {list, tuple, Mapping}:
+        return (dict if origin is Mapping else origin)[tuple(map(_make_type, parts))]
+    cls = origin or hint
+    if isinstance(cls, type) and not issubclass(cls, Enum | BaseModel):
+        if cls in codec.list_recorded_classes():
+            return _make_read_type(cls, codec.from_wire)
+        if hasattr(cls, "to_wire"):
+            return _make_read_type(cls, getattr(cls, "from_wire", decode_message))
+        if is_dataclass(cls) or hasattr(cls, "_fields"):
+            return _make_members_type(cls)
+    return hint
+
+
+def _make_read_type(cls: type, read: Convert) -> Any:
+    """Return the type of values that have a JSON form of their own."""
 
     def decode(wire: Any) -> Any:
-        value = plain.decode(wire)
-        for mark in marks:
-            _check(mark, value)
+        value = read(wire)
+        if not isinstance(value, cls):
+            raise TypeError(f"must be a {cls.__name__}, and is a {type(value).__name__}")
         return value
 
-    return ValueCodec(plain.encode, decode)
+    return Annotated[dict[str, Any], AfterValidator(decode)]
 
 
-def _make_closed_codec(cls: Any, members: Mapping[str, ValueCodec], hidden: Iterable[str]) -> ValueCodec:
-    defaults = {each.name: each.default for each in fields(cls) if each.default is not MISSING}
-    open_members = _make_members_codec(cls, members)
-
-    def encode(value: Any) -> dict[str, Any]:
-        for name in hidden:
-            if getattr(value, name) != defaults[name]:
-                raise ConfigError(f"{name} of {cls.__name__} can't be given from another process")
-        encoded: dict[str, Any] = open_members.encode(value)
-        return encoded
-
-    return ValueCodec(encode, open_members.decode)
-
-
-def _check(mark: Any, value: Any) -> None:
-    match mark:
-        case AtMost(bound=bound):
-            if not math.isfinite(value) or not 0 <= value <= bound:
-                raise ValueError(f"must be a number from 0 to {bound}, not {_shorten(value)}")
-        case OneOf(values=allowed):
-            if value not in allowed:
-                raise ValueError(f"{_shorten(str(value))} is not one of {', '.join(map(str, allowed))}")
-        case _ if mark is NotBlank:
-            if not value.strip():
-                raise ValueError("must be text that is not blank")
-
-
-def _describe_error(error: Exception) -> str:
-    return f"has no member {error}" if isinstance(error, KeyError) else str(error)
-
-
-def _shorten(value: object) -> str:
-    return repr(value)[:80]
+def _make_members_type(cls: Any, hidden: Collection[str] = ()) -> Any:
+    """Return the type of a dataclass or of a named tuple, which is made from an object of its fields."""
+    hints = get_type_hints(cls, include_extras=True)
+    members = {name: _make_type(hint) for name, hint in hints.items() if name not in hidden}
+    # Not total: the class says what is missing.
+    made = cast("Any", TypedDict)(cls.__name__, members, total=False)
+    made.__pydantic_config__ = ConfigDict(extra="forbid")
+    return Annotated[made, AfterValidator(lambda members: cls(**members))]

@@ -24,7 +24,7 @@ from sessiontree.contracts import errors
 from sessiontree.contracts.errors import JournalError, SessionTreeError, describe_error
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.values.jsonable import dump_json, parse_json
-from sessiontree.control.call_codec import SocketAnswer
+from sessiontree.control.call_codec import SocketAnswer, dump_wire
 from sessiontree.journal.tables import write_error
 from sessiontree.runtime.transport.socket_files import listen_at, open_connection_to
 
@@ -233,7 +233,7 @@ def encode_line(wire: Mapping[str, Any]) -> bytes:
     Raises:
         ValueError, TypeError, RecursionError: it has no JSON form.
     """
-    return dump_json(wire).encode("ascii") + b"\n"
+    return dump_wire(wire).encode("ascii") + b"\n"
 
 
 def encode_answer(request_id: int, answer: SocketAnswer) -> Iterator[bytes]:
@@ -245,7 +245,7 @@ def encode_answer(request_id: int, answer: SocketAnswer) -> Iterator[bytes]:
     part: list[str] = []
     chars = 0
     for item in answer.items:
-        text = dump_json(item)
+        text = dump_wire(item)
         part.append(text)
         chars += len(text)
         if chars > MAX_PART_CHARS:
@@ -253,7 +253,7 @@ def encode_answer(request_id: int, answer: SocketAnswer) -> Iterator[bytes]:
             part, chars = [], 0
     if part:
         yield _encode_line(f'{{"id":{request_id},"items":[{",".join(part)}]}}\n')
-    yield _encode_line(f'{{"id":{request_id},"value":{dump_json(answer.value)}}}\n')
+    yield _encode_line(f'{{"id":{request_id},"value":{dump_wire(answer.value)}}}\n')
 
 
 def encode_error_line(request_id: int | None, error: BaseException) -> bytes:

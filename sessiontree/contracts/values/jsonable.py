@@ -21,19 +21,24 @@ _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",
 _CANONICAL = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
 
 
-def _make_encoder() -> Callable[[object, int], Iterable[str]]:
-    """Return a function that yields compact ASCII JSON in pieces: the standard library's encoder, reused."""
+def make_encoder(default: Callable[[Any], Any]) -> Callable[[object, int], Iterable[str]]:
+    """Return a function that yields compact ASCII JSON in pieces: the standard library's encoder, reused.
+
+    Args:
+        default: Returns what stands for a value that JSON does not know, or raises TypeError.
+    """
     # Called directly, because `JSONEncoder` makes such a function again for each value.
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
-        return lambda value, _: _COMPACT.iterencode(value)
+        encoder = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=default)
+        return lambda value, _: encoder.iterencode(value)
     encode: Callable[[object, int], Iterable[str]] = make(
-        None, _COMPACT.default, encode_basestring_ascii, None, ":", ",", False, False, False
+        None, default, encode_basestring_ascii, None, ":", ",", False, False, False
     )
     return encode
 
 
-_pieces = _make_encoder()
+_pieces = make_encoder(_COMPACT.default)
 
 
 def dump_json(value: object) -> str:

@@ -9,11 +9,14 @@ the same in one process, over a socket and by the call of an actor; :class:`RpcA
 from __future__ import annotations
 
 import inspect
+import math
 import pickle
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Final, Protocol, TypeVar
+
+from pydantic import AfterValidator
 
 from sessiontree.contracts.errors import SessionTreeError, describe_error
 
@@ -25,18 +28,32 @@ AGAIN: Final = "again"
 _MARK: Final = "__rpc__"
 
 
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """Marks a number that a peer of the control socket may choose between 0 and a bound."""
+def limit(bound: float) -> AfterValidator:
+    """Mark a number that a peer of the control socket may choose between 0 and a bound."""
 
-    bound: float
+    def check(number: float) -> float:
+        if not math.isfinite(number) or not 0 <= number <= bound:
+            raise ValueError(f"must be a number from 0 to {bound}, not {number!r:.80}")
+        return number
+
+    return AfterValidator(check)
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """Marks a value of which a peer of the control socket may choose only some."""
+def allow(*values: Any) -> AfterValidator:
+    """Mark a value of which a peer of the control socket may choose only some."""
 
-    values: tuple[Any, ...]
+    def check(value: Any) -> Any:
+        if value not in values:
+            raise ValueError(f"{str(value)!r:.80} is not one of {', '.join(map(str, values))}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _refuse_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must be text that is not blank")
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +61,6 @@ class Without:
     """Marks a value some of whose fields a peer of the control socket may not set."""
 
     fields: tuple[str, ...]
-
-
-class NotBlank:
-    """Marks a text that must hold more than white space where a peer of the control socket sends it."""
 
 
 class ProgramOnly:
@@ -65,10 +78,10 @@ class PeerName:
     """Marks a parameter that the control socket fills in with the name of the peer."""
 
 
-Count = Annotated[int, AtMost(MAX_COUNT)]
+Count = Annotated[int, limit(MAX_COUNT)]
 """A whole number from 0."""
-Words = Annotated[str, NotBlank]
-"""A text that is not blank."""
+Words = Annotated[str, AfterValidator(_refuse_blank)]
+"""A text that holds more than white space where a peer of the control socket sends it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,14 +32,14 @@ from sessiontree.contracts.values.jsonable import JsonValue, parse_json
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolReply, ToolResultMessage
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.transport.rpc import (
-    AtMost,
     Count,
-    OneOf,
     PeerDefault,
     PeerName,
     ProgramOnly,
     Without,
     Words,
+    allow,
+    limit,
     rpc,
 )
 from sessiontree.tree.report import ReceiptLine
@@ -51,15 +51,15 @@ MAX_READ_WAIT_S: Final = 20.0
 """Longest time that one read of a peer waits for the first fact."""
 Again = Annotated[bool, ProgramOnly]
 """True: this call may have been carried out already, by a supervisor that was lost before it answered."""
-WaitSeconds = Annotated[float, AtMost(MAX_READ_WAIT_S)]
+WaitSeconds = Annotated[float, limit(MAX_READ_WAIT_S)]
 PersonsAnswer = Annotated[ApprovalAnswer, Without(("sender",))]
 """A peer answers as itself: it can't name somebody else as who answered."""
 PersonsReply = Annotated[QuestionReply, Without(("sender",))]
 """As for an approval: a peer answers a question as itself."""
-AnsweredAt = Annotated[str, OneOf(PEER_SURFACES), PeerDefault(PEER_SURFACES[0])]
+AnsweredAt = Annotated[str, allow(*PEER_SURFACES), PeerDefault(PEER_SURFACES[0])]
 """Where a person answered; the program's own answers are given in the program."""
-PersonsEnding = Annotated[SessionStatus, OneOf((SessionStatus.CANCELLED, SessionStatus.COMPLETED))]
-PersonsChange = Annotated[JobAction, OneOf(("pause", "resume", "run", "remove"))]
+PersonsEnding = Annotated[SessionStatus, allow(SessionStatus.CANCELLED, SessionStatus.COMPLETED)]
+PersonsChange = Annotated[JobAction, allow("pause", "resume", "run", "remove")]
 """What can be done to a timed job as it is; its text and its times are the model's and the program's."""
 
 
@@ -442,7 +442,7 @@ class FactApi(Protocol):
 
     @rpc(for_peers=True, waits=True)
     async def read(
-        self, tree_id: str, after_seq: Count, max_n: Annotated[int, AtMost(MAX_READ)], wait_s: WaitSeconds
+        self, tree_id: str, after_seq: Count, max_n: Annotated[int, limit(MAX_READ)], wait_s: WaitSeconds
     ) -> list[JournalRecord]:
         """Return durable facts after a number, waiting for the first."""
         ...

@@ -18,27 +18,28 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.recorded.client_calls import ClientCall
 from sessiontree.contracts.recorded.senders import Sender
-from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Usage, UserMessage
 from sessiontree.control.call_codec import (
     SocketAnswer,
     answer_from_wire,
     answer_to_wire,
     decode_arguments,
+    dump_wire,
     encode_arguments,
 )
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.transport.rpc import (
-    AtMost,
     Count,
-    OneOf,
     PeerName,
     ProgramOnly,
     RpcMethod,
     Without,
     Words,
+    allow,
     collect_methods,
     get_method,
+    limit,
     rpc,
 )
 from sessiontree.runtime.transport.supervisor_api import (
@@ -93,8 +94,8 @@ CASES: dict[str, tuple[Callable[..., Any], SearchStrategy[Any]]] = {
 
 def travels(answer: SocketAnswer, spoiled: Callable[[str], str] = str) -> SocketAnswer:
     """Return an answer as it arrives: every part of it as JSON text, which a planted bug may spoil."""
-    value = json.loads(spoiled(dump_json(answer.value)))
-    return SocketAnswer(value, [json.loads(spoiled(dump_json(item))) for item in answer.items])
+    value = json.loads(spoiled(dump_wire(answer.value)))
+    return SocketAnswer(value, [json.loads(spoiled(dump_wire(item))) for item in answer.items])
 
 
 @pytest.mark.parametrize(("question", "values"), CASES.values(), ids=CASES)
@@ -133,7 +134,7 @@ def test_answer_that_loses_something_is_found(
 def test_answer_that_is_no_tools_result_is_refused() -> None:
     """What comes back from a call is a tool's message, or an error."""
     wire = {"outcome": "ok", "message": UserMessage((), 0).to_wire()}
-    with pytest.raises(TypeError, match="tool result"):
+    with pytest.raises(TypeError, match="must be a ToolResultMessage, and is a UserMessage"):
         answer_from_wire(get_method(SupervisorApi.call), SocketAnswer(wire))
 
 
@@ -157,15 +158,28 @@ class Errands(Protocol):
         words: Words = "x",
         truth: bool = False,
         count: Count = 0,
-        seconds: Annotated[float, AtMost(20.0)] = 0.0,
+        seconds: Annotated[float, limit(20.0)] = 0.0,
         object: Mapping[str, JsonValue] = {},
         one_of: Literal["a", "b"] = "a",
-        status: Annotated[SessionStatus, OneOf((SessionStatus.CANCELLED,))] = SessionStatus.CANCELLED,
+        status: Annotated[SessionStatus, allow(SessionStatus.CANCELLED)] = SessionStatus.CANCELLED,
         answer: Annotated[ApprovalAnswer, Without(("sender",))] = NO,
         by: Annotated[str, PeerName] = "nobody",
         again: Annotated[bool, ProgramOnly] = False,
     ) -> None:
         """Take an argument of every kind."""
+
+
+class Shares(Protocol):
+    """An interface with numbers by name in its answer."""
+
+    @rpc(for_peers=True)
+    async def shares(self) -> Mapping[str, float]:
+        """Return numbers."""
+        ...
+
+
+class Secret:
+    """What has no JSON form."""
 
 
 THING = get_method(Errands.thing)
@@ -218,9 +232,54 @@ def test_wrong_argument_is_named(name: str, value: Any) -> None:
         decode_arguments(THING, {name: value}, "person")
 
 
+PLACED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (SupervisorApi.decide, {"answer": {"approve": 1}}, "answer must be true or false, not 1 (at approve)"),
+    (
+        SupervisorApi.answer_question,
+        {"reply": {"answers": [{"text": "a"}, {"chosen": ["b", 2]}]}},
+        "reply must be text, not 2 (at answers.1.chosen.1)",
+    ),
+    (
+        SupervisorApi.answer_question,
+        {"reply": {"answers": [{"words": "a"}]}},
+        "reply has no member 'words' (at answers.0)",
+    ),
+    (SupervisorApi.stop, {"status": "active"}, "status 'active' is not one of cancelled, completed"),
+    (SupervisorApi.stop, {"reason": None}, "reason must be text, not None"),
+]
+
+
+@pytest.mark.parametrize(("question", "wrong", "said"), PLACED)
+def test_wrong_part_of_an_argument_is_placed(
+    question: Callable[..., Any], wrong: dict[str, Any], said: str
+) -> None:
+    """The refusal says what was wrong, what should be there, and where in the argument it is."""
+    method = get_method(question)
+    needed = [name for name in method.parameters if name.endswith("_id") or name in {"session", "reason"}]
+    with pytest.raises(ConfigError) as refused:
+        decode_arguments(method, {**dict.fromkeys(needed, "x"), **wrong}, "person")
+    assert str(refused.value) == said
+
+
+def test_whole_number_stays_one_where_any_number_may_be() -> None:
+    """A count under a budget's name is shown as a count, not as a fraction."""
+    method = get_method(Shares.shares)
+    answer = answer_from_wire(method, travels(answer_to_wire(method, {"tokens": 3, "usd": 0.5})))
+    assert repr(answer) == "{'tokens': 3, 'usd': 0.5}"
+    with pytest.raises(ValueError, match=r"must be a number, not True \(at usd\)"):
+        answer_from_wire(method, SocketAnswer({"usd": True}))
+
+
+def test_value_without_a_json_form_is_not_sent() -> None:
+    """A class that nothing declares is refused where it would be written, not sent as its text."""
+    method = get_method(Shares.shares)
+    with pytest.raises(TypeError, match="a value of Secret has no JSON form"):
+        travels(answer_to_wire(method, {"usd": Secret()}))
+
+
 def test_arguments_arrive_as_they_were_given() -> None:
     """Every kind of argument arrives; the name of the peer is the socket's, and the rest has its default."""
-    wire = json.loads(dump_json(encode_arguments(THING, tuple(GIVEN.values()))))
+    wire = json.loads(dump_wire(encode_arguments(THING, tuple(GIVEN.values()))))
     assert decode_arguments(THING, wire, "person 7") == [*GIVEN.values(), "person 7", False]
     assert decode_arguments(THING, {}, "person 7")[-2:] == ["person 7", False]
 
