@@ -114,10 +114,12 @@ class SupervisorChannel:
             RayError: the call was not completed.
         """
         ask = self.actor.command if method.urgent else self.actor.ask
+        # Before it is numbered: what can't be sent must not take a number for which later calls would wait.
+        data = dump_value(given)
         turn = self._number_call(method)
         numbered = () if turn is None else (turn,)
         return await self.calls.await_answer(
-            ask.remote(self.key, method.name, dump_value(given), *numbered), stops=method.waits
+            ask.remote(self.key, method.name, data, *numbered), stops=method.waits
         )
 
     async def ask_unnumbered(self, name: str, *given: Any) -> RpcResponse:

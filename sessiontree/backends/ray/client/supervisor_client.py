@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
+from sessiontree.backends.ray.client.actor_client import ActorClient
 from sessiontree.backends.ray.client.awaited_results import AwaitedResults
 from sessiontree.backends.ray.client.socket_rpc import SocketRpcClosed
 from sessiontree.backends.ray.client.supervisor_channel import ANSWER_S, SupervisorChannel
@@ -19,16 +20,13 @@ from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
-from sessiontree.runtime.transport.progress import Progress
-from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, finished, get_method, make_proxy
-from sessiontree.runtime.transport.supervisor_api import SupervisorApi
+from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, get_method
 
-T = TypeVar("T")
 MAX_DEATHS = 25
 """How often in a row Ray may report the supervisor as dead for good before that counts."""
 
 
-class SupervisorClient:
+class SupervisorClient(ActorClient):
     """Asks one supervisor. After a restart of the supervisor it resumes open trees and repeats its questions.
 
     Args:
@@ -45,19 +43,8 @@ class SupervisorClient:
         is_up: Callable[[], bool] = ray.is_initialized,
         lines: Path | None = None,
     ) -> None:
-        self.actor = actor
-        self._channel = SupervisorChannel(actor, key, is_up, lines)
+        super().__init__(SupervisorChannel(actor, key, is_up, lines))
         self._reconnect = SupervisorReconnect(self._channel, self._make_results)
-        self.supervisor: SupervisorApi = make_proxy(SupervisorApi, self)
-        """The API of the supervisor, for open trees."""
-        self.control: SupervisorControl = make_proxy(SupervisorControl, self)
-        """Opens and releases trees, and watches them."""
-        self._blocking: SupervisorApi = make_proxy(SupervisorApi, BlockingPort(self.call_now))
-
-    @property
-    def pid(self) -> int | None:
-        """The supervisor's process."""
-        return self._channel.pid
 
     async def begin(self) -> None:
         """Open the supervisor.
@@ -88,18 +75,9 @@ class SupervisorClient:
         self._reconnect.clear()
         self._channel.close()
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether the Ray is gone."""
-        return self._channel.calls.is_lost
-
     def lose(self, lost: EngineLost) -> None:
         """Fail all questions, those that wait and those to come, because the Ray is gone. From any thread."""
         self._channel.calls.lose(lost)
-
-    def tell(self, question: Callable[..., Any], *given: Any) -> None:
-        """Call a method, such as ``SupervisorControl.unwatch``, without waiting for the answer."""
-        self._channel.notify(get_method(question).name, given)
 
     async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
         """Ask the supervisor; repeat the question each time the supervisor is lost meanwhile.
@@ -131,11 +109,6 @@ class SupervisorClient:
                 await asyncio.sleep(RESTART_S)
             again = True
 
-    def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
-        """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
-        result = self._channel.await_result(tree_id, session)
-        return asyncio.ensure_future(self.supervisor.result(tree_id, session)) if result is None else result
-
     def _make_results(self) -> AwaitedResults:
         channel = self._channel
         return AwaitedResults(channel.key, self._unpack_result, self.supervisor.result, channel.calls.follow)
@@ -150,15 +123,6 @@ class SupervisorClient:
             raise SocketRpcClosed("the supervisor was restarted")
         result: SessionResult[Any] = self._reconnect.unwrap(answer, (tree_id,))
         return result
-
-    def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
-        """Ask a question that needs no waiting; this blocks for about a millisecond.
-
-        Raises:
-            SupervisorUnavailable: the supervisor does not answer now.
-            SessionTreeError: it refuses.
-        """
-        return finished(question(self._blocking))
 
     def call_now(self, function: Callable[..., Any], *given: Any) -> Any:
         """Call a method, such as ``SupervisorControl.release``; this blocks for some milliseconds.
@@ -203,38 +167,6 @@ class SupervisorClient:
                 self._reconnect.unwrap(answer, (tree_id,))
         except (SocketRpcClosed, TimeoutError) as error:
             raise _build_restart_error(release.name) from error
-
-    async def follow(self, name: str, take: Callable[[tuple[Progress, ...], int], None]) -> None:
-        """Take in what a watch holds, as it happens, over a line of this event loop.
-
-        Raises:
-            SocketRpcClosed: the supervisor can't be reached over a socket, or not any more.
-            SessionTreeError: the watch is over.
-        """
-        channel = self._channel
-        line = await channel.connect({"progress": take})
-        if line is None:
-            raise SocketRpcClosed("the supervisor can't be reached over a socket")
-        try:
-            refusal: RpcResponse = await channel.calls.follow(line.ask("follow", channel.key, name))
-            refusal.taken()
-        finally:
-            line.close()
-
-
-class BlockingPort:
-    """Asks without an event loop: the calling thread waits.
-
-    Args:
-        call_now: Calls a method, and returns its answer when it is there.
-    """
-
-    def __init__(self, call_now: Callable[..., Any]) -> None:
-        self._call_now = call_now
-
-    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
-        """Return the answer; the calling thread blocks until it is there."""
-        return self._call_now(method.function, *given)
 
 
 def _build_gone_error(name: str) -> SessionTreeError:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.backends.ray.client.serialization import dump_value, load_value
@@ -33,6 +33,9 @@ from sessiontree.runtime.supervisor.process.supervisor_control import Supervisor
 from sessiontree.runtime.supervisor.process.supervisor_process import SequenceGate
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
 from sessiontree.runtime.transport.rpc import RpcResponse, collect_methods, make_portable, rpc
+
+INCARNATION: Final = ""
+"""Of every actor of a node: Ray starts none of them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,26 +211,31 @@ class NodeActor:
         """Return never: the call fails when this process ends."""
         await asyncio.get_running_loop().create_future()
 
-    async def ask(self, key: str, name: str, given: bytes, number: int | None = None) -> bytes:
+    async def ask(self, key: str, name: str, given: bytes, turn: tuple[str, int] | None = None) -> bytes:
         """Answer the creating program; numbered calls begin in order.
 
         Cancelled, it cancels what it was asked for.
         """
         if not hmac.compare_digest(key, self._key):
             reason = f"asked the shard to {name!r} without the key of the creating program"
-            return dump_value(RpcResponse("", None, PermissionDenied(PermissionTier.ELEVATED, reason)))
-        if number is not None:
-            await self._turns.reach(number)
+            refusal = PermissionDenied(PermissionTier.ELEVATED, reason)
+            return dump_value(RpcResponse(INCARNATION, None, refusal))
+        if turn is not None:
+            await self._turns.reach(turn[1])
         answering = asyncio.ensure_future(self._answer(name, given))
-        if number is not None:
-            self._turns.passed(number)
+        if turn is not None:
+            self._turns.passed(turn[1])
         return dump_value(await answering)
+
+    async def command(self, key: str, name: str, given: bytes, turn: tuple[str, int] | None = None) -> bytes:
+        """Answer a control call; the supervisor, not this actor, serves it before others."""
+        return await self.ask(key, name, given, turn)
 
     async def _answer(self, name: str, given: bytes) -> RpcResponse:
         try:
-            return RpcResponse("", await self._find_function(name)(*load_value(given)))
+            return RpcResponse(INCARNATION, await self._find_function(name)(*load_value(given)))
         except Exception as error:  # noqa: BLE001 - the error is raised in the caller's process
-            return RpcResponse("", None, make_portable(error))
+            return RpcResponse(INCARNATION, None, make_portable(error))
 
     def _find_function(self, name: str) -> Callable[..., Awaitable[Any]]:
         if name in collect_methods(NodeControl):

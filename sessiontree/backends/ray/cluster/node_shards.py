@@ -16,23 +16,28 @@ import site
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import ray
 from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.backends.ray.client.actor_calls import ActorCalls
+from sessiontree.backends.ray.client.actor_client import ActorClient
 from sessiontree.backends.ray.client.progress_client import ProgressPuller
-from sessiontree.backends.ray.client.serialization import dump_value, pack
-from sessiontree.backends.ray.client.socket_rpc import SocketRpcClosed
-from sessiontree.backends.ray.client.supervisor_client import BlockingPort
+from sessiontree.backends.ray.client.serialization import pack
+from sessiontree.backends.ray.client.supervisor_channel import ANSWER_S, SupervisorChannel
 from sessiontree.backends.ray.cluster.cluster_demand import ClusterDemand
-from sessiontree.backends.ray.cluster.node_actor import NodeActor, NodeControl, NodePlan, ProgramFiles
+from sessiontree.backends.ray.cluster.node_actor import (
+    INCARNATION,
+    NodeActor,
+    NodeControl,
+    NodePlan,
+    ProgramFiles,
+)
 from sessiontree.backends.ray.commands.remote_node import release
 from sessiontree.backends.ray.engine.engine import RayConnection
 from sessiontree.backends.ray.engine.program_copy import read_files
@@ -46,19 +51,13 @@ from sessiontree.contracts.errors import (
     describe_error,
 )
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
-from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.settings.placement import Placement
-from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
 from sessiontree.runtime.supervisor.tree_resources import TreeResources
-from sessiontree.runtime.transport.progress import Progress, ProgressBuffer
-from sessiontree.runtime.transport.rpc import RpcMethod, finished, get_method, make_proxy
-from sessiontree.runtime.transport.supervisor_api import SupervisorApi
+from sessiontree.runtime.transport.progress import ProgressBuffer
+from sessiontree.runtime.transport.rpc import RpcMethod, get_method, make_proxy
 
-T = TypeVar("T")
 START_S: Final = 120.0
 """How long the actor of a node may take to begin, on a busy machine."""
-ANSWER_S: Final = 30.0
-"""How long a blocking question may take."""
 CLOSE_S: Final = 20.0
 OPTIONS: Final[dict[str, Any]] = {
     "num_cpus": 0,
@@ -76,7 +75,7 @@ _OF_THE_CLUSTER: Final = ("address", "num_cpus", "insecure")
 """Options that say which Ray is used; the actor of a node is in it already."""
 
 
-class NodeShard:
+class NodeShard(ActorClient):
     """The backend of a shard on another node, as the creating program uses it.
 
     Args:
@@ -93,31 +92,21 @@ class NodeShard:
     def __init__(
         self, actor: Any, key: str, node: str, hidden: tuple[Path, ...], copied: Callable[[], Path | None]
     ) -> None:
+        channel = SupervisorChannel(actor, key, ray.is_initialized, None)
+        channel.set_incarnation(INCARNATION)
+        super().__init__(channel)
         self.node = node
         self.journal_dir = Path()
         """On that node; known once the shard has begun."""
-        self.actor = actor
-        self.pid: int | None = None
-        """Of no process here: the supervisor is on another node."""
-        self._key = key
         self._hidden = hidden
         self._copied = copied
-        self._number = 0
         self._trees: set[str] = set()
         self._sent: set[str] = set()
         self._watches = ProgressPuller(self)
-        self._calls = ActorCalls()
+        self._calls = channel.calls
         self._tell_lost: Callable[[str], None] = lambda reason: None
-        self.supervisor: SupervisorApi = make_proxy(SupervisorApi, self)
-        self.control: SupervisorControl = make_proxy(SupervisorControl, self)
         self.node_control: NodeControl = make_proxy(NodeControl, self)
         """The node's actor, besides the supervisor there."""
-        self._blocking: SupervisorApi = make_proxy(SupervisorApi, BlockingPort(self.call_now))
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether its process has ended."""
-        return self._calls.is_lost
 
     async def begin(self, plan: NodePlan) -> None:
         """Claim a journal on the node.
@@ -164,48 +153,34 @@ class NodeShard:
         with contextlib.suppress(Exception):  # the Ray may be gone too
             ray.kill(self.actor)  # a node that can be reached again must not go on with the trees
 
-    def _ask(self, name: str, given: bytes, number: int | None = None) -> Any:
-        self._calls.check()
-        return self.actor.ask.remote(self._key, name, given, number)
-
-    async def _answer(self, asked: Any, *, stops: bool) -> Any:
-        """Return the answer; with ``stops``, a caller that is cancelled stops the call there too."""
-        try:
-            answer = await self._calls.await_answer(asked, stops=stops)
-        except RayError as error:
-            self._calls.check()
-            raise self._convert_error(error) from None
-        finally:
-            del asked  # as in await_answer
-        if isinstance(answer.error, EngineLost):  # its raylet is gone, and its process ends in a moment
-            raise self.lose(answer.error.died)
-        return answer.taken()
-
     async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
         """Ask the node's actor, or the supervisor there.
 
         Raises:
             ShardLost: the actor's process has ended.
         """
-        data = dump_value(given)
         self._calls.check()
-        number = None
-        if method.in_order:  # actor calls may overtake each other
-            number = self._number = self._number + 1
-        return await self._answer(self._ask(method.name, data, number), stops=method.waits)
+        try:
+            answer = await self._channel.ask_actor(method, given)
+        except RayError as error:
+            self._calls.check()
+            raise self._convert_error(error) from None
+        if isinstance(answer.error, EngineLost):  # its raylet is gone, and its process ends in a moment
+            raise self.lose(answer.error.died)
+        return answer.taken()
 
     def call_now(self, function: Callable[..., Any], *given: Any) -> Any:
         """Call a method; this blocks for some milliseconds."""
         name = get_method(function).name
-        asked = self._ask(name, dump_value(given)).future()
+        self._calls.check()
         try:
-            answer = self._calls.wait(asked, ANSWER_S)
-            if answer is not None:
-                return answer.taken()
+            answer = self._channel.ask_now(name, given)
         except RayError as error:
             raise self._convert_error(error) from None
-        asked_of = f"the shard on {self.node} to {name}"
-        raise SupervisorUnavailable(asked_of, f"it did not answer within {ANSWER_S:.0f} s")
+        except TimeoutError:
+            asked_of = f"the shard on {self.node} to {name}"
+            raise SupervisorUnavailable(asked_of, f"it did not answer within {ANSWER_S:.0f} s") from None
+        return answer.taken()
 
     def _convert_error(self, error: RayError) -> SessionTreeError:
         """Return the error for a call that Ray did not complete; without the actor the shard is lost."""
@@ -213,30 +188,9 @@ class NodeShard:
             return self.lose(_extract_reason(error))
         return SupervisorUnavailable(f"the shard on {self.node}", _extract_reason(error))
 
-    def tell(self, function: Callable[..., Any], *given: Any) -> None:
-        """Call a method without waiting for the answer."""
-        if self._calls.is_usable:
-            self.actor.ask.remote(self._key, get_method(function).name, dump_value(given))
-
-    async def follow(self, name: str, take: Callable[[tuple[Progress, ...], int], None]) -> None:
-        """Raise: progress of another node is asked for, call by call.
-
-        Raises:
-            SocketRpcClosed: always.
-        """
-        raise SocketRpcClosed("the supervisor is on another node")
-
-    def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
-        """Ask a question that needs no waiting; this blocks for some milliseconds."""
-        return finished(question(self._blocking))
-
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is open in this runtime."""
         return tree_id in self._trees
-
-    def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
-        """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
-        return asyncio.ensure_future(self.supervisor.result(tree_id, session))
 
     async def read_config(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration."""
