@@ -311,7 +311,7 @@ class LocalBackend:
 
     async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         """Return for memory the session of each grant."""
-        return ScopeAnswer(await self.core.resolve_grants(wanted))
+        return await self.core.resolve_grants(wanted)
 
     async def list_completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return for memory the trees among these whose Main has completed."""

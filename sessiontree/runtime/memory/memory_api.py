@@ -21,7 +21,7 @@ from sessiontree.contracts.values.memory import (
     Selection,
 )
 from sessiontree.runtime.transport.link import HostLost
-from sessiontree.runtime.transport.rpc import RpcMethod, make_proxy, rpc
+from sessiontree.runtime.transport.rpc import RpcMethod, RpcPort, make_proxy, rpc
 from sessiontree.runtime.transport.supervisor_api import ActorRow
 
 MemoryRight: TypeAlias = Literal["recall", "remember", "forget"]
@@ -73,6 +73,15 @@ class MemoryAuthority(Protocol):
     @rpc()
     async def list_completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return those trees of the journal whose Main has completed."""
+        ...
+
+
+class MemoryProcessAuthority(MemoryAuthority, Protocol):
+    """The requests of memory in a process of its own."""
+
+    @rpc()
+    async def begun(self, pid: int) -> None:
+        """Take the id of its process, which knows no grant yet."""
         ...
 
 
@@ -194,30 +203,19 @@ MAX_LOSSES: Final = 8
 """How often memory may be lost during one call."""
 
 
-class MemoryConnection(Protocol):
-    """A connection to the memory process."""
-
-    async def ask(self, grant: str, name: str, given: tuple[Any, ...]) -> Any:
-        """Return its answer.
-
-        Raises:
-            HostLost: it was lost meanwhile; it may or may not have done what was asked.
-        """
-        ...
-
-
 class MemoryClient:
     """Memory for the sessions of one host.
 
     Args:
-        find: Takes a grant and asks the supervisor for a connection to memory.
+        find: Takes a grant and asks the supervisor for a way to memory, which raises HostLost if memory is
+            lost meanwhile; it may or may not have done what was asked.
         answer_s: How long one answer may take.
         again_s: How long to wait before asking again.
     """
 
     def __init__(
         self,
-        find: Callable[[str], Awaitable[MemoryConnection]],
+        find: Callable[[str], Awaitable[RpcPort]],
         *,
         answer_s: float = ANSWER_S,
         again_s: float = AGAIN_S,
@@ -225,7 +223,7 @@ class MemoryClient:
         self._find = find
         self._answer_s = answer_s
         self._again_s = again_s
-        self._connection: MemoryConnection | None = None
+        self._port: RpcPort | None = None
         self.memory: MemoryApi = make_proxy(MemoryApi, self)
         """The interface of memory."""
 
@@ -236,21 +234,18 @@ class MemoryClient:
             MemoryFailed: it did not answer in time, or was lost too often.
             Exception: as memory raises.
         """
-        grant, *rest = given
-        return await self._ask(grant, method.name, tuple(rest))
-
-    async def _ask(self, grant: str, name: str, given: tuple[Any, ...]) -> Any:
+        name, grant = method.name, given[0]
         lost: HostLost | None = None
         patience = asyncio.timeout(self._answer_s)
         try:
             async with patience:
                 for _ in range(MAX_LOSSES):
                     try:
-                        if self._connection is None:
-                            self._connection = await self._find(grant)
-                        return await self._connection.ask(grant, name, given)
+                        if self._port is None:
+                            self._port = await self._find(grant)
+                        return await self._port.ask(method, given)
                     except HostLost as loss:
-                        lost, self._connection = loss, None
+                        lost, self._port = loss, None
                     await asyncio.sleep(self._again_s)
         except TimeoutError:
             if not patience.expired():
@@ -268,15 +263,19 @@ class MemoryClient:
 NAME = "memory"
 
 
-class MemoryLink:
+class MemoryLink(MemoryProcessAuthority):
     """The supervisor's link to the memory process. The engine restarts that process when it dies.
 
     Args:
         start: Starts it.
+        find_authority: Returns the supervisor, or raises an error if it is not open.
     """
 
-    def __init__(self, start: Callable[[], MemoryProcess]) -> None:
+    def __init__(
+        self, start: Callable[[], MemoryProcess], find_authority: Callable[[], MemoryAuthority]
+    ) -> None:
         self._start = start
+        self._find_authority = find_authority
         self._process: MemoryProcess | None = None
         self._pid = 0
         self._told: set[str] = set()
@@ -290,21 +289,25 @@ class MemoryLink:
             self._process = self._start()
         return self._process.connection
 
-    def begun(self, pid: int) -> None:
+    async def begun(self, pid: int) -> None:
         """Note that the process has started; it knows no grant yet."""
+        self._find_authority()
         self._pid = pid
         self._told.clear()
         self._ended.clear()
 
-    def answer_scopes(
-        self, wanted: Sequence[tuple[str, MemoryRight]], answers: Sequence[Whose]
-    ) -> ScopeAnswer:
-        """Return the answer for memory and note its grants; memory is notified when one is revoked."""
-        for (grant, right), answer in zip(wanted, answers, strict=True):
+    async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
+        """Return the scopes of grants and note them; memory is notified when one is revoked."""
+        found = await self._find_authority().resolve_grants(wanted)
+        for (grant, right), answer in zip(wanted, found.answers, strict=True):
             if right == "recall" and not isinstance(answer, Exception):
                 self._told.add(grant)
         ended, self._ended = tuple(self._ended), []
-        return ScopeAnswer(answers, ended)
+        return ScopeAnswer(found.answers, ended)
+
+    async def list_completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
+        """Return those trees of the journal whose Main has completed."""
+        return await self._find_authority().list_completed_trees(tree_ids)
 
     def revoked(self, grant: str) -> None:
         """Say that a grant counts no more."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
-from sessiontree.contracts.errors import MemoryFailed, PermissionDenied, ValidationError
-from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.errors import MemoryFailed, ValidationError
 from sessiontree.contracts.values.memory import (
     MAX_HITS,
     MAX_SOURCE_CHARS,
@@ -35,7 +33,6 @@ from sessiontree.runtime.memory.memory_api import (
     MemoryStore,
     Whose,
 )
-from sessiontree.runtime.transport.rpc import RpcResponse, collect_methods, make_portable
 from sessiontree.runtime.transport.supervisor_api import ActorRow
 
 MAX_SELECTED: Final = 1_000
@@ -386,42 +383,3 @@ def _retrieve_error(opening: asyncio.Future[MemoryStore]) -> None:
     """Retrieve the error of an opening that nobody may wait for, so that the loop does not log it."""
     if not opening.cancelled():
         opening.exception()
-
-
-FOR_SUPERVISOR: Final = frozenset({"revoked", "ended"})
-
-
-class MemoryHost:
-    """Receives the requests of hosts and the notices of the supervisor, and passes them to the service.
-
-    Args:
-        core: The service.
-        key: Identifies the supervisor.
-    """
-
-    def __init__(self, core: MemoryService, key: str) -> None:
-        self._core = core
-        self._key = key
-
-    async def answer(self, grant: str, name: str, given: tuple[Any, ...]) -> RpcResponse:
-        """Answer a host for the session of its grant."""
-        if name not in collect_methods(MemoryApi):
-            reason = f"asked memory to {name!r}; it can only {', '.join(collect_methods(MemoryApi))}"
-            return RpcResponse("", None, PermissionDenied(PermissionTier.ELEVATED, reason))
-        try:
-            return RpcResponse("", await getattr(self._core, name)(grant, *given))
-        except Exception as error:  # noqa: BLE001 - the error is raised in the caller's process
-            return RpcResponse("", None, make_portable(error))
-
-    def hear(self, key: str, name: str, given: tuple[Any, ...]) -> None:
-        """Take a notice of the supervisor; one with another key is ignored."""
-        if name in FOR_SUPERVISOR and self._is_supervisor(key):
-            getattr(self._core, name)(*given)
-
-    async def close(self, key: str) -> None:
-        """Release the store for the supervisor."""
-        if self._is_supervisor(key):
-            await self._core.close()
-
-    def _is_supervisor(self, key: str) -> bool:
-        return hmac.compare_digest(key.encode("utf-8", "replace"), self._key.encode())

@@ -33,6 +33,7 @@ from sessiontree.runtime.memory.memory_api import (
     Ended,
     MemoryPort,
     MemoryRight,
+    ScopeAnswer,
     Whose,
     make_end_notice,
     make_memory_scope,
@@ -332,7 +333,7 @@ class Supervisor:
 
     # What memory asks.
 
-    async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> list[Whose]:
+    async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         """Return for each grant whose it is now, or the error for a right that it does not give.
 
         Memory identifies a session by this answer alone, never by anything that a host sends.
@@ -344,7 +345,7 @@ class Supervisor:
                 found.append(make_memory_scope(live.controller.config, live.session))
             except SessionTreeError as error:
                 found.append(error)
-        return found
+        return ScopeAnswer(found)
 
     async def list_completed_trees(self, tree_ids: Sequence[str]) -> list[Ended]:
         """Return those of the trees whose Main has completed; trees of other journals are left out."""

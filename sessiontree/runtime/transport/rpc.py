@@ -8,6 +8,7 @@ the same in one process, over a socket and by the call of an actor; :class:`RpcA
 
 from __future__ import annotations
 
+import hmac
 import inspect
 import math
 import pickle
@@ -18,7 +19,8 @@ from typing import Annotated, Any, Final, Protocol, TypeVar
 
 from pydantic import AfterValidator
 
-from sessiontree.contracts.errors import SessionTreeError, describe_error
+from sessiontree.contracts.errors import PermissionDenied, SessionTreeError, describe_error
+from sessiontree.contracts.kinds import PermissionTier
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
@@ -198,6 +200,22 @@ def make_portable(error: Exception) -> Exception:
     return error
 
 
+async def respond(incarnation: str, function: Callable[..., Any], given: tuple[Any, ...]) -> RpcResponse:
+    """Return what a function returns, or its error, as the answer to a call from another process."""
+    try:
+        value = function(*given)
+        if inspect.iscoroutine(value):
+            value = await value
+    except Exception as error:  # noqa: BLE001 - the error is raised in the caller's process
+        return RpcResponse(incarnation, None, make_portable(error))
+    return RpcResponse(incarnation, value)
+
+
+def is_same_key(shown: object, own: str) -> bool:
+    """Whether somebody shows the right key, in the same time whatever is shown."""
+    return isinstance(shown, str) and hmac.compare_digest(shown.encode("utf-8", "replace"), own.encode())
+
+
 class RpcPort(Protocol):
     """A way to an object in this or another process."""
 
@@ -266,8 +284,16 @@ class RpcAnswers:
             self._functions[name] = getattr(part, name)
 
     def call(self, name: str, given: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
-        """Begin a call of a method that is answered, by its name."""
-        return self._functions[name](*given)
+        """Begin a call of a method by its name.
+
+        Raises:
+            PermissionDenied: no method of that name is answered here.
+        """
+        function = self._functions.get(name)
+        if function is None:
+            reason = f"asked for {name[:80]!r}, which is not one of {', '.join(self.methods)}"
+            raise PermissionDenied(PermissionTier.ELEVATED, reason)
+        return function(*given)
 
     def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
         """Call a method; what it returns is awaited."""

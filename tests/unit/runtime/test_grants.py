@@ -104,13 +104,13 @@ async def test_supervisor_says_who_a_session_is_to_memory(tmp_path: Path) -> Non
         worker = LiveSession(controller, "main/b1/w7", SessionKind.WORKER, dedicated=False)
         token = supervisor.grants.issue(worker, SessionKind.WORKER)
         for live, held in ((controller.live_sessions["main"], 3), (worker, 1)):
-            answers = await supervisor.resolve_grants([(live.grant, right) for right in rights])
+            answers = (await supervisor.resolve_grants([(live.grant, right) for right in rights])).answers
             scope = MemoryScope(tree.tree_id, live.session, "default", str(tmp_path))
-            assert answers[:held] == [scope] * held
+            assert list(answers[:held]) == [scope] * held
             assert [type(answer) for answer in answers[held:]] == [PermissionDenied] * (3 - held)
         supervisor.grants.revoke(worker)
         unknown = await supervisor.resolve_grants([(token, "recall"), ("", "recall"), ("f" * 32, "forget")])
-        assert [type(answer) for answer in unknown] == [SessionClosed] * 3
+        assert [type(answer) for answer in unknown.answers] == [SessionClosed] * 3
 
 
 @pytest.mark.covers("GRN2")

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from sessiontree.contracts.errors import MemoryFailed, PermissionDenied, SessionClosed
+from sessiontree.contracts.errors import MemoryFailed, PermissionDenied, SessionClosed, SessionTreeError
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.values.memory import MemoryQuery, NewRecord, Selection
-from sessiontree.runtime.memory.memory_api import MAX_LOSSES, Ended, MemoryApi, MemoryClient, MemoryLink
+from sessiontree.contracts.values.memory import MemoryQuery, MemoryScope, NewRecord, Selection
+from sessiontree.runtime.memory.memory_api import (
+    MAX_LOSSES,
+    Ended,
+    MemoryApi,
+    MemoryClient,
+    MemoryLink,
+    MemoryRight,
+    ScopeAnswer,
+)
 from sessiontree.runtime.transport.link import HostLost
+from sessiontree.runtime.transport.rpc import RpcMethod
 
+SCOPE = MemoryScope("t", "main", "default", "/w")
 RECORDS = (NewRecord("the sky is blue"),)
 
 
@@ -28,7 +39,7 @@ class Process:
 
     losses: int = 0
     answer: Any = ("id",)
-    asked: list[tuple[str, str, tuple[Any, ...]]] = field(default_factory=list)
+    asked: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
     found: int = 0
 
     async def find(self, grant: str) -> Process:
@@ -36,9 +47,9 @@ class Process:
         self.found += 1
         return self
 
-    async def ask(self, grant: str, name: str, given: tuple[Any, ...]) -> Any:
+    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
         """Answer, or be lost, having done what was asked or not."""
-        self.asked.append((grant, name, given))
+        self.asked.append((method.name, given))
         if len(self.asked) <= self.losses:
             raise HostLost(f"it was killed the {len(self.asked)}. time")
         if isinstance(self.answer, Exception):
@@ -56,7 +67,7 @@ async def test_lost_process_is_asked_again_by_the_same_key(losses: int) -> None:
     """Each time the supervisor says which way; what is asked stays the same, key and all."""
     process = Process(losses)
     assert await line_to(process).store("grant", RECORDS, "key") == ["id"]
-    assert process.asked == [("grant", "store", (RECORDS, "key"))] * (losses + 1)
+    assert process.asked == [("store", ("grant", RECORDS, "key"))] * (losses + 1)
     assert process.found == losses + 1
 
 
@@ -67,7 +78,7 @@ async def test_way_is_asked_for_once() -> None:
     await line.search("a", MemoryQuery("x"))
     await line.select("b", Selection(ids=("x",)), 5)
     await line.forget("c", Selection(ids=("x",)), "key")
-    assert [(grant, name) for grant, name, _ in process.asked] == [
+    assert [(given[0], name) for name, given in process.asked] == [
         ("a", "search"),
         ("b", "select"),
         ("c", "forget"),
@@ -142,6 +153,21 @@ class Started:
         self.is_ended = True
 
 
+@dataclass(slots=True)
+class Authority:
+    """The supervisor as memory sees it: every grant counts, except those that are refused."""
+
+    refused: Mapping[str, Exception] = field(default_factory=dict)
+
+    async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
+        """Return one scope for all."""
+        return ScopeAnswer([self.refused.get(grant, SCOPE) for grant, _ in wanted])
+
+    async def list_completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
+        """Return none."""
+        return ()
+
+
 async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -> None:
     """Before, nothing is reported; after, only what it has learned is taken back."""
     started: list[Started] = []
@@ -150,25 +176,23 @@ async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -
         started.append(Started())
         return started[-1]
 
-    link, end = MemoryLink(start), Ended("t", "default", "/w", 1)
+    authority = Authority({"c": SessionClosed("?", "none")})
+    link, end = MemoryLink(start, lambda: authority), Ended("t", "default", "/w", 1)
     link.revoked("a")
     link.ended(end)
     assert link.actors() == []
     assert started == []
     assert link.connection() == link.connection() == "the connection"
     assert [(row.name, row.role, row.pid) for row in link.actors()] == [("memory", "memory", 0)]
-    link.begun(77)
-    told = link.answer_scopes(
-        [("a", "recall"), ("b", "remember"), ("c", "recall")],
-        [_SCOPE, _SCOPE, SessionClosed("?", "none")],
-    )
+    await link.begun(77)
+    told = await link.resolve_grants([("a", "recall"), ("b", "remember"), ("c", "recall")])
     assert told.ended == ()
     for grant in "abca":
         link.revoked(grant)
     link.ended(end)
     (process,) = started
     assert process.told == [("revoked", "a"), ("ended", end)]
-    assert [link.answer_scopes([], []).ended for _ in range(2)] == [(end,), ()], (
+    assert [(await link.resolve_grants([])).ended for _ in range(2)] == [(end,), ()], (
         "it is reported once more, in order"
     )
     assert [row.pid for row in link.actors()] == [77]
@@ -180,13 +204,24 @@ async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -
 async def test_process_that_begins_again_knows_no_grant() -> None:
     """What the one before learned need not be taken back from it."""
     process = Started()
-    link = MemoryLink(lambda: process)
+    link = MemoryLink(lambda: process, Authority)
     link.connection()
-    link.begun(1)
-    link.answer_scopes([("a", "recall")], [_SCOPE])
-    link.begun(2)
+    await link.begun(1)
+    await link.resolve_grants([("a", "recall")])
+    await link.begun(2)
     link.revoked("a")
     assert process.told == []
 
 
-_SCOPE: Any = object()
+async def test_memory_of_a_supervisor_that_is_not_open_does_not_begin() -> None:
+    """Nothing is answered in its place, and no process is reported."""
+
+    def find_authority() -> Authority:
+        raise SessionTreeError("it is not open")
+
+    link = MemoryLink(Started, find_authority)
+    link.connection()
+    for asking in (link.begun(7), link.resolve_grants([]), link.list_completed_trees([])):
+        with pytest.raises(SessionTreeError, match="not open"):
+            await asking
+    assert [row.pid for row in link.actors()] == [0]

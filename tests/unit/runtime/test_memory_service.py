@@ -14,13 +14,12 @@ from sessiontree.contracts.errors import (
     MemoryFailed,
     PermissionDenied,
     SessionClosed,
-    ToolError,
     ValidationError,
 )
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.values.memory import MemoryHit, MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.runtime.memory.memory_api import Ended, MemoryRight
-from sessiontree.runtime.memory.memory_service import MemoryGrants, MemoryHost, MemoryService
+from sessiontree.runtime.memory.memory_service import MemoryGrants, MemoryService
 from sessiontree.runtime.scheduling.grants import Grants
 from sessiontree.runtime.scheduling.live_session import LiveSession
 from tests.system.house.error_fixtures import has_cause
@@ -406,47 +405,3 @@ async def test_closed_memory_says_so() -> None:
     with pytest.raises(MemoryFailed, match="being closed"):
         await asked(core, "search", "token")
     assert store.is_closed
-
-
-@pytest.mark.parametrize("name", ["close", "revoked", "ended", "_opened", "__init__", "answer"])
-async def test_process_is_asked_what_grants_allow_and_nothing_else(name: str) -> None:
-    """A host's call names one of four things."""
-    host = MemoryHost(core_over(ListStore(), Supervisor(anybody)), "key")
-    answer = await host.answer("token", name, ())
-    assert isinstance(answer.error, PermissionDenied)
-
-
-@pytest.mark.parametrize("key", ["", "guess", "\udc80"])
-async def test_only_the_supervisor_is_heard(key: str) -> None:
-    """Who shows another key revokes nothing, marks nothing, and ends nothing."""
-    store, supervisor = ListStore(), Supervisor(anybody)
-    core = core_over(store, supervisor)
-    host = MemoryHost(core, "the key")
-    (await host.answer("token", "store", ((RECORD,), "a"))).taken()
-    (await host.answer("token", "search", (MemoryQuery("sky"),))).taken()
-    host.hear(key, "revoked", ("token",))
-    host.hear(key, "ended", (END,))
-    await host.close(key)
-    assert len((await host.answer("token", "search", (MemoryQuery("sky"),))).taken()) == 1
-    assert len(supervisor.questions) == 2, "it still knows the grant"
-    host.hear("the key", "revoked", ("token",))
-    host.hear("the key", "ended", (END,))
-    (await host.answer("token", "search", (MemoryQuery("sky"),))).taken()
-    assert len(supervisor.questions) == 3
-    await host.close("the key")
-    assert store.finished == {"t1": END}
-    assert store.is_closed
-
-
-async def test_errors_arrive_as_they_were_raised() -> None:
-    """Typed, whatever it is; one that can't travel by its words."""
-    store = ListStore(failure=MemoryFailed("/memory", "no space left", "unwritable"))
-    host = MemoryHost(core_over(store, Supervisor(anybody)), "key")
-    answer = await host.answer("token", "store", ((RECORD,), "a"))
-    assert isinstance(answer.error, MemoryFailed) and answer.error.cause == "unwritable"
-    store.failure = ExceptionGroup("many", [OSError(7)])
-    answer = await host.answer("token", "store", ((RECORD,), "b"))
-    assert answer.error is not None
-    assert not isinstance(answer.error, ToolError)
-    refused = await host.answer("token", "store", ((), "c"))
-    assert isinstance(refused.error, ValidationError)

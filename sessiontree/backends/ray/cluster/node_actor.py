@@ -10,7 +10,6 @@ Not here: the creating program's end (``node_shards.py``).
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +31,7 @@ from sessiontree.runtime.replay.stored_trees import list_summaries
 from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
 from sessiontree.runtime.supervisor.process.supervisor_process import SequenceGate
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
-from sessiontree.runtime.transport.rpc import RpcResponse, collect_methods, make_portable, rpc
+from sessiontree.runtime.transport.rpc import RpcResponse, collect_methods, is_same_key, respond, rpc
 
 INCARNATION: Final = ""
 """Of every actor of a node: Ray starts none of them again."""
@@ -216,13 +215,13 @@ class NodeActor:
 
         Cancelled, it cancels what it was asked for.
         """
-        if not hmac.compare_digest(key, self._key):
+        if not is_same_key(key, self._key):
             reason = f"asked the shard to {name!r} without the key of the creating program"
             refusal = PermissionDenied(PermissionTier.ELEVATED, reason)
             return dump_value(RpcResponse(INCARNATION, None, refusal))
         if turn is not None:
             await self._turns.reach(turn[1])
-        answering = asyncio.ensure_future(self._answer(name, given))
+        answering = asyncio.ensure_future(respond(INCARNATION, self._call, (name, given)))
         if turn is not None:
             self._turns.passed(turn[1])
         return dump_value(await answering)
@@ -231,11 +230,8 @@ class NodeActor:
         """Answer a control call; the supervisor, not this actor, serves it before others."""
         return await self.ask(key, name, given, turn)
 
-    async def _answer(self, name: str, given: bytes) -> RpcResponse:
-        try:
-            return RpcResponse(INCARNATION, await self._find_function(name)(*load_value(given)))
-        except Exception as error:  # noqa: BLE001 - the error is raised in the caller's process
-            return RpcResponse(INCARNATION, None, make_portable(error))
+    def _call(self, name: str, given: bytes) -> Awaitable[Any]:
+        return self._find_function(name)(*load_value(given))
 
     def _find_function(self, name: str) -> Callable[..., Awaitable[Any]]:
         if name in collect_methods(NodeControl):

@@ -7,12 +7,12 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
@@ -35,16 +35,24 @@ from sessiontree.models.port import GatewayModel
 from sessiontree.runtime.gateway.model_gateway import Ask, GatewayHost
 from sessiontree.runtime.host.host import HostCore, HostResources
 from sessiontree.runtime.host.host_process import OwnProcess, measure_resident_bytes
-from sessiontree.runtime.memory.memory_api import Ended, MemoryClient, MemoryRight, ScopeAnswer
+from sessiontree.runtime.memory.memory_api import MemoryClient, MemoryProcessAuthority, MemoryStore
 from sessiontree.runtime.memory.memory_peers import open_store
-from sessiontree.runtime.memory.memory_service import MemoryHost, MemoryService
+from sessiontree.runtime.memory.memory_service import MemoryService
 from sessiontree.runtime.rights.host_services import Services
 from sessiontree.runtime.supervisor.tree_resources import ResourceCache
 from sessiontree.runtime.timing.clock import TreeClock, read_monotonic_ms
 from sessiontree.runtime.transport.frames import Adopt, Hello, HostHealth
 from sessiontree.runtime.transport.link import HostLost
 from sessiontree.runtime.transport.progress import Progress, ProgressHub
-from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, get_method, make_proxy
+from sessiontree.runtime.transport.rpc import (
+    RpcAnswers,
+    RpcMethod,
+    RpcResponse,
+    get_method,
+    is_same_key,
+    make_proxy,
+    respond,
+)
 from sessiontree.sandbox import read_level_in_force, run_self_test
 from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
 
@@ -125,20 +133,6 @@ class SupervisorPort:
         """Return a client of memory."""
         return RemoteMemory(await self._ask(grant, "memory"))
 
-    async def begun(self, pid: int) -> None:
-        """Report that memory begins, in the process with this id."""
-        await self._ask(self._key, "begun", pid)
-
-    async def resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
-        """Return the session of each grant."""
-        answer: ScopeAnswer = await self._ask(self._key, "resolve_grants", tuple(wanted))
-        return answer
-
-    async def list_completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
-        """Return the trees among these whose Main has completed, from the journal."""
-        ended: Sequence[Ended] = await self._ask(self._key, "list_completed_trees", tuple(tree_ids))
-        return ended
-
     def last_words(self, grant: str, reason: str) -> None:
         """Report, from a thread, why this process is about to end."""
         ray.get(
@@ -150,8 +144,25 @@ class SupervisorPort:
         return answer.taken()
 
 
+class OwnPort:
+    """The way to the supervisor for what a process asks for itself, by its key.
+
+    Args:
+        port: The way for the grants of sessions.
+        key: The key of this process.
+    """
+
+    def __init__(self, port: SupervisorPort, key: str) -> None:
+        self._port = port
+        self._key = key
+
+    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
+        """Ask the supervisor."""
+        return await self._port.ask(method, (self._key, *given))
+
+
 class RemoteMemory:
-    """Asks memory, with one actor call for each question.
+    """The way to memory's actor, with one actor call for each question.
 
     Args:
         actor: Memory's actor.
@@ -160,7 +171,7 @@ class RemoteMemory:
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
-    async def ask(self, grant: str, name: str, given: tuple[Any, ...]) -> Any:
+    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
         """Return memory's answer.
 
         Raises:
@@ -168,14 +179,14 @@ class RemoteMemory:
             MemoryFailed: the process runs and cannot answer.
         """
         try:
-            data = await self._actor.answer.remote(grant, name, dump_value(given))
+            data = await self._actor.answer.remote(method.name, dump_value(given))
         except RayActorError as error:
             raise HostLost(describe_error(error).splitlines()[0]) from None
         except RayTaskError as error:
             reason = (
                 f"its process cannot begin: {describe_error(error.cause)}; try again, or go on without memory"
             )
-            raise MemoryFailed(name, reason) from None
+            raise MemoryFailed(method.name, reason) from None
         answer: RpcResponse = load_value(data)
         return answer.taken()
 
@@ -375,6 +386,8 @@ class GatewayActor(FrameActor[GatewayHost]):
 
 
 END_S = 5.0
+NOTICES: Final = frozenset({"revoked", "ended"})
+"""What the supervisor notifies memory of."""
 
 
 class MemoryActor:
@@ -383,33 +396,44 @@ class MemoryActor:
     def __init__(self, supervisor: Any, settings: HostSettings, memory: MemorySettings, uri: str) -> None:
         """Keep the settings; nothing runs before the first call."""
         tidy()
-        self._supervisor = SupervisorPort(supervisor, settings.key)
+        self._supervisor: MemoryProcessAuthority = make_proxy(
+            MemoryProcessAuthority, OwnPort(SupervisorPort(supervisor, settings.key), settings.key)
+        )
         self._settings = settings
         self._memory = memory
         self._uri = uri
         self._process: OwnProcess | None = None
-        self._beginning: asyncio.Future[MemoryHost] | None = None
+        self._service = MemoryService(uri, self._open_store, self._supervisor)
+        self._answers = RpcAnswers(self._service)
+        self._beginning: asyncio.Future[None] | None = None
 
-    async def answer(self, grant: str, name: str, given: bytes) -> bytes:
-        """Answer a host's question."""
-        host = await self._ensure_begun()
-        return dump_value(await host.answer(grant, name, load_value(given)))
+    async def answer(self, name: str, given: bytes) -> bytes:
+        """Answer a host's question; the grant, the first argument of each, identifies the session."""
+        await self._ensure_begun()
+        return dump_value(await respond("", self._answers.call, (name, load_value(given))))
 
     @ray.method(num_returns=0)
     async def hear(self, key: str, name: str, given: bytes) -> None:
-        """Receive a message of the supervisor."""
-        (await self._ensure_begun()).hear(key, name, load_value(given))
+        """Receive a notice of the supervisor; one with another key is ignored."""
+        if name in NOTICES and is_same_key(key, self._settings.key):
+            await self._ensure_begun()
+            getattr(self._service, name)(*load_value(given))
 
     async def close(self, key: str) -> None:
-        """Close the store."""
-        await (await self._ensure_begun()).close(key)
+        """Close the store for the supervisor."""
+        if is_same_key(key, self._settings.key):
+            await self._ensure_begun()
+            await self._service.close()
 
-    async def _ensure_begun(self) -> MemoryHost:
+    def _open_store(self) -> Awaitable[MemoryStore]:
+        return open_store(self._memory, self._uri)  # the settings got their options meanwhile
+
+    async def _ensure_begun(self) -> None:
         if self._beginning is None or (self._beginning.done() and self._beginning.exception() is not None):
             self._beginning = asyncio.ensure_future(self._begin())
-        return await asyncio.shield(self._beginning)
+        await asyncio.shield(self._beginning)
 
-    async def _begin(self) -> MemoryHost:
+    async def _begin(self) -> None:
         settings, supervisor = self._settings, self._supervisor
         if self._process is None:
             self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, lambda reason: None)
@@ -420,8 +444,6 @@ class MemoryActor:
             if self._memory.storage_options:
                 options = await asyncio.to_thread(fetch_options, settings.keys)
                 self._memory = self._memory.with_options(options)
-        core = MemoryService(self._uri, partial(open_store, self._memory, self._uri), supervisor)
-        return MemoryHost(core, settings.key)
 
 
 class RayMemory:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any
 
 from sessiontree.contracts.errors import PermissionDenied, SessionTreeError
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.recorded.results import SessionResult
-from sessiontree.runtime.memory.memory_api import MemoryAuthority, MemoryLink, MemoryRight, ScopeAnswer
+from sessiontree.runtime.memory.memory_api import MemoryLink
 from sessiontree.runtime.scheduling.settings import Settings
 from sessiontree.runtime.supervisor.answers.session_answers import SessionAnswers
 from sessiontree.runtime.supervisor.process.progress_watches import ProgressWatches
 from sessiontree.runtime.supervisor.process.supervisor_lifetime import ProcessStarts, SupervisorLifetime
-from sessiontree.runtime.supervisor.supervisor import Supervisor
 from sessiontree.runtime.transport.progress import Progress, ProgressHub, Push
 from sessiontree.runtime.transport.result_push import ResultAnswer, ResultChange, ResultPush
-from sessiontree.runtime.transport.rpc import RpcAnswers, RpcResponse, collect_methods, make_portable
+from sessiontree.runtime.transport.rpc import RpcAnswers, RpcResponse, is_same_key, make_portable, respond
 
 PATIENCE_S = 5.0
 """How long a request waits for earlier ones, any of which may have been lost."""
-FOR_MEMORY: Final = frozenset({*collect_methods(MemoryAuthority), "begun"})
-"""What memory may ask."""
 
 
 class SequenceGate:
@@ -73,7 +70,9 @@ class SupervisorProcess:
         self.memory_key = secrets.token_hex(16)
         """The key by which supervisor and memory identify themselves to each other."""
         self._key = key
-        self._memory = MemoryLink(starts.memory)
+        self._answer = partial(respond, self.incarnation)
+        self._memory = MemoryLink(starts.memory, lambda: self.lifetime.get_supervisor())
+        self._for_memory = RpcAnswers(self._memory)
         self._hub = ProgressHub()
         self._turns = SequenceGate()
         self.lifetime = SupervisorLifetime(settings, starts, self._memory, self._hub)
@@ -84,7 +83,7 @@ class SupervisorProcess:
         self, key: str, name: str, given: tuple[Any, ...], turn: tuple[str, int] | None = None
     ) -> RpcResponse:
         """Answer the creating program. Requests numbered for this incarnation begin in that order."""
-        if not _is_same(key, self._key):
+        if not is_same_key(key, self._key):
             return self._make_refusal(name)
         number = turn[1] if turn is not None and turn[0] == self.incarnation else None
         if number is None:
@@ -106,7 +105,7 @@ class SupervisorProcess:
             push: As for :meth:`ProgressBuffer.follow`.
             has_room: The same.
         """
-        if not _is_same(key, self._key):
+        if not is_same_key(key, self._key):
             return self._make_refusal("follow")
         return await self._answer(self._watches.follow, (name, push, has_room))
 
@@ -130,7 +129,7 @@ class SupervisorProcess:
 
     async def follow_results(self, key: str, results: ResultPush) -> RpcResponse:
         """Push results until this is cancelled, with the end of the line; returns only a refusal."""
-        if _is_same(key, self._key):
+        if is_same_key(key, self._key):
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
@@ -139,7 +138,7 @@ class SupervisorProcess:
 
     def await_results(self, key: str, results: ResultPush, changes: Sequence[ResultChange]) -> None:
         """Await more results, or some no more; without the program's key, nothing changes."""
-        if _is_same(key, self._key):
+        if is_same_key(key, self._key):
             results.change(changes)
 
     def show(self, events: Sequence[Progress]) -> None:
@@ -162,21 +161,12 @@ class SupervisorProcess:
             return await self._answer(self._connect_to_memory, (token,))
         # Models hold provider keys and go to the gateway alone; tools go to hosts.
         key = {"resources": self.host_key, "model": self.gateway_key}.get(name)
-        if key is not None and _is_same(token, key):
+        if key is not None and is_same_key(token, key):
             return await self._answer(self.lifetime.find_packed, (name, *given))
-        if name in FOR_MEMORY and _is_same(token, self.memory_key):
-            return await self._answer(self._answer_memory, (name, *given))
+        if name in self._for_memory.methods and is_same_key(token, self.memory_key):
+            return await self._answer(self._for_memory.call, (name, given))
         reason = f"asked the supervisor to {name!r} without a grant for it"
         return RpcResponse(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
-
-    async def _answer(self, function: Callable[..., Any], given: tuple[Any, ...]) -> RpcResponse:
-        try:
-            value = function(*given)
-            if asyncio.iscoroutine(value):
-                value = await value
-        except Exception as error:  # noqa: BLE001 - the error is raised in the caller's process
-            return RpcResponse(self.incarnation, None, make_portable(error))
-        return RpcResponse(self.incarnation, value)
 
     def _answer_program(self, name: str, given: tuple[Any, ...]) -> Any:
         if name in self._control.methods:
@@ -192,21 +182,3 @@ class SupervisorProcess:
         supervisor = self.lifetime.get_supervisor()
         supervisor.grants.check(token, "recall")
         return self._memory.connection()
-
-    async def _answer_memory(self, name: str, *given: Any) -> Any:
-        supervisor = self.lifetime.get_supervisor()
-        if name == "begun":
-            return self._memory.begun(*given)
-        if name == "list_completed_trees":
-            return await supervisor.list_completed_trees(*given)
-        return await self._resolve_grants(supervisor, *given)
-
-    async def _resolve_grants(
-        self, supervisor: Supervisor, wanted: Sequence[tuple[str, MemoryRight]]
-    ) -> ScopeAnswer:
-        return self._memory.answer_scopes(wanted, await supervisor.resolve_grants(wanted))
-
-
-def _is_same(shown: object, own: str) -> bool:
-    """Whether somebody shows the right key, in the same time whatever is shown."""
-    return isinstance(shown, str) and hmac.compare_digest(shown.encode("utf-8", "replace"), own.encode())

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,9 @@ from sessiontree.contracts.values.memory import MemoryQuery, Selection
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.journal.replay import read_fact
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.memory.memory_api import MAX_LOSSES
+from sessiontree.runtime.memory.memory_api import MAX_LOSSES, MemoryApi
 from sessiontree.runtime.memory.memory_peers import open_store
+from sessiontree.runtime.transport.rpc import get_method
 from sessiontree.runtime.transport.supervisor_api import ActorRow
 from sessiontree.testing.force import unwrapped
 from tests.behaviour.fact_fixtures import facts_of
@@ -70,7 +72,8 @@ async def keep(ctx: ToolContext) -> Any:
 async def misuse(ctx: ToolContext) -> Any:
     """Ask memory with the session's own grant and with others; returns what came of it."""
     link = unwrapped(ctx.status)._link
-    memory, own = link.memory(), link.grant
+    memory: Any = link.memory()
+    own = link.grant
     old = (ctx.workspace_root / "grant").read_text()
     said: dict[str, str] = {}
     for name, grant in (("own", own), ("old", old), ("forged", "f" * 32), ("empty", "")):
@@ -81,7 +84,8 @@ async def misuse(ctx: ToolContext) -> Any:
         ):
             said[f"{asked} {name}"] = await _outcome(getattr(memory, asked)(grant, *given))
     for asked in ("close", "revoked", "ended", "_opened"):
-        said[asked] = await _outcome(memory.port._connection.ask(own, asked, ()))
+        method = replace(get_method(MemoryApi.search), name=asked)
+        said[asked] = await _outcome(memory.port._port.ask(method, (own,)))
     return said
 
 
