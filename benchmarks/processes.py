@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from sessiontree import Runtime
 from sessiontree.backends.ray.engine.engine_servers import RAYLET, list_watched_servers
 from sessiontree.runtime.transport.supervisor_api import ActorRow
-from sessiontree.sandbox.process_tree import children
+from sessiontree.sandbox.process_tree import list_children
 
 MIB: Final = 2**20
 HOSTS: Final = frozenset({"acting", "observing"})
@@ -59,7 +59,7 @@ def measured_by(roles: Mapping[int, str], figure: Callable[[int], int]) -> Count
         for server in list_watched_servers():
             pids.append((server.pid, server.name))
             if server.name == RAYLET:
-                pids += [(pid, "agent") for pid in children(server.pid) if _is_agent(pid)]
+                pids += [(pid, "agent") for pid in list_children(server.pid) if _is_agent(pid)]
     found: Counter[str] = Counter()
     for pid, kind in pids:
         try:

@@ -17,12 +17,12 @@ from sessiontree.browser.tunnels import Tunnels
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.handles.browser import PageFile, PageFiles
 from sessiontree.contracts.tools.thread_calls import run_in_thread
-from sessiontree.sandbox.commands.command_bounds import usage
+from sessiontree.sandbox.commands.command_bounds import measure_usage
 from sessiontree.sandbox.process_tree import (
     ProcessIdentity,
-    children,
     find_living_below,
     find_process_identity,
+    list_children,
 )
 from sessiontree.sandbox.socket_process import SHOWN_CHARS, SocketProcess
 
@@ -68,7 +68,7 @@ class BrowserProcess:
     def memory_bytes(self) -> int:
         """What all its processes use now."""
         pid = self._process.pid
-        return 0 if pid is None else usage(pid).memory_bytes
+        return 0 if pid is None else measure_usage(pid).memory_bytes
 
     async def start(self) -> None:
         """Start it; return when it takes orders.
@@ -247,12 +247,12 @@ def _kill_inside(outer: int) -> None:
 
     While nothing runs inside, kill bubblewrap, whose end is that of what it has begun.
     """
-    inside = children(outer)
+    inside = list_children(outer)
     for child in inside:
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(child)
             try:
-                if child in children(outer):  # its id belongs to the process that was found
+                if child in list_children(outer):  # its id belongs to the process that was found
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             finally:
                 os.close(descriptor)

@@ -65,7 +65,7 @@ def read_attachments(paths: Sequence[Path], agents: Mapping[str, AgentSpec], age
                 f"{place}: the attached texts are longer than {MAX_TEXT_BYTES:,} bytes; put long files into "
                 "the workspace and name them in the task"
             )
-        texts.append(_frame(path, _decode_text(data, place)))
+        texts.append(_frame_text(path, _decode_text(data, place)))
     return Attachments(tuple(texts), tuple(images))
 
 
@@ -96,7 +96,7 @@ def _decode_text(data: bytes, place: str) -> str:
     return text
 
 
-def _frame(path: Path, text: str) -> str:
+def _frame_text(path: Path, text: str) -> str:
     """Return a text between two lines that it can't contain: they have an unpredictable number."""
     number = secrets.token_hex(8)
     begin = f'<attachment id="{number}" name="{clean_source(path.name)}">'

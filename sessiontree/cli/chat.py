@@ -16,11 +16,11 @@ from sessiontree.api.agents.approval_modes import describe_rights
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.approvals import ApprovalPrompt
 from sessiontree.cli.configured_tree import (
+    build_tree_options,
     check_workspace,
     find_app,
     load_configuration,
     spare_tools,
-    tree_options,
 )
 from sessiontree.cli.connect import find_live_journal, follow_facts, open_tree
 from sessiontree.cli.edited_lines import EditedLines, PromptedScreen, is_editable
@@ -113,7 +113,7 @@ def _make_opener(
     """Return what opens a tree of the command's own: a new one, or the one that is named."""
     configured = load_configuration(config, root)
     if tree_id is None:
-        options = tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
+        options = build_tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
         spare_tools(options)
         tree = SessionTree(root, **options, state_dir=state_dir, backend=backend, purpose=PURPOSE)
         return tree.start

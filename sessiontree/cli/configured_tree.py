@@ -38,7 +38,7 @@ def load_configuration(config: Path | None, workspace: Path) -> Configuration:
     return configured
 
 
-def tree_options(
+def build_tree_options(
     configured: Configuration,
     *,
     model: str | None,

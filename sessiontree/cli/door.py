@@ -15,7 +15,7 @@ from sessiontree.api.agents.model_choice import resolve_models
 from sessiontree.api.runtime.runtime import Runtime
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
-from sessiontree.cli.configured_tree import load_configuration, tree_options
+from sessiontree.cli.configured_tree import build_tree_options, load_configuration
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import TierLabel
 from sessiontree.contracts.settings.settings import suggest_nearest
@@ -83,7 +83,7 @@ def make_conversations(
 
     def load_options(workspace: str, agent: str | None) -> dict[str, Any]:
         configured = load_configuration(config, Path(workspace))
-        return tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
+        return build_tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
 
     return Conversations(
         lambda: Runtime(state_dir, backend=backend, tree_id=tree_id), load_options, channel_for
@@ -121,7 +121,7 @@ def list_models(configured: Configuration, model: str | None, agent: str) -> lis
         size = spec.config.context_tokens or getattr(made, "context_tokens", None)
         return ModelChoice(name, get_model_name(made), options["model"], size)
 
-    options = tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
+    options = build_tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
     usual = model or ", ".join(configured.model)
     found = [build_choice(usual, options)]
     spec = options["agents"].get(agent)

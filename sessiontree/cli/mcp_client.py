@@ -24,7 +24,7 @@ from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.mcp.pins import PinnedServer, PinnedTool, compute_identity, find_changes, pin_listed_tools
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.settings import TIERS, McpServer, TierName, reach
-from sessiontree.mcp.tool_names import tool_name
+from sessiontree.mcp.tool_names import make_tool_name
 
 LOGIN_S: Final = 900.0
 """How long a login may take, with its server's start."""
@@ -230,7 +230,7 @@ def _build_row(found: CheckedServer, settings: McpServer) -> dict[str, Any]:
         "tools": [
             {
                 "name": name,
-                "called": tool_name(found.name, name),
+                "called": make_tool_name(found.name, name),
                 "tier": tool.resolve_tier(settings.tier_of(name)).label,
                 "pin": found.changes.get(name, "accepted"),
             }

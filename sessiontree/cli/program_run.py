@@ -12,7 +12,7 @@ from sessiontree import ConfigError, Configuration, SessionResult, SessionTree, 
 from sessiontree.api.programs.program_files import read_programs
 from sessiontree.api.programs.program_grants import grant_program
 from sessiontree.api.runtime.runtime_options import BackendName
-from sessiontree.cli.configured_tree import check_workspace, load_configuration, tree_options
+from sessiontree.cli.configured_tree import build_tree_options, check_workspace, load_configuration
 from sessiontree.cli.run import TYPED, TaskRun, make_terminal_channel
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.settings.settings import suggest_names
@@ -56,7 +56,7 @@ def run_program(  # noqa: PLR0913 - each is an option of the command
     configured = load_configuration(config, root)
     saved = find_saved(configured, program or "")
     given = parse_inputs(saved, inputs or ())
-    options = tree_options(
+    options = build_tree_options(
         configured, model=model, agent=agent, approve=approve, max_cost=max_cost, needs_model=False
     )
     grant_program(options, saved.name)

@@ -44,7 +44,12 @@ from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.attachments import Attachments, read_attachments
 from sessiontree.cli.changes import LiveChanges, TreeWatch
-from sessiontree.cli.configured_tree import check_workspace, load_configuration, spare_tools, tree_options
+from sessiontree.cli.configured_tree import (
+    build_tree_options,
+    check_workspace,
+    load_configuration,
+    spare_tools,
+)
 from sessiontree.cli.reply_text import ReplyText
 from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChannel
 from sessiontree.cli.serve import serve_page
@@ -110,7 +115,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
     """
     task = _check_task(task)
     root, schema = check_workspace(workspace), _load_schema(result_schema)
-    options = tree_options(
+    options = build_tree_options(
         load_configuration(config, root), model=model, agent=agent, approve=approve, max_cost=max_cost
     )
     if tools is None:

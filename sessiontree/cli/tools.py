@@ -9,7 +9,7 @@ from typing import Any
 
 from sessiontree.api.configuration.plugins import InstalledTool, load_installed_tools
 from sessiontree.api.options.options import build_plugin_context, load_plugin_settings, load_policy
-from sessiontree.api.runtime.paths import get_default_state_dir, workspace_root
+from sessiontree.api.runtime.paths import get_default_state_dir, resolve_workspace_root
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
@@ -157,7 +157,7 @@ def tools(  # noqa: PLR0913 - each is an option of the command
 
 def _list_installed(agent: str, group: str, plugins: Path | None) -> tuple[InstalledTool, ...]:
     """Return what distributions bring along, as they would for a tree over the working directory."""
-    root = workspace_root(".")
+    root = resolve_workspace_root(".")
     context = build_plugin_context(root, [agent], None, group, get_default_state_dir(root))
     return load_installed_tools(context, load_plugin_settings(plugins))
 

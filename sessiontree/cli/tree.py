@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from sessiontree.api.agents.approval_modes import describe_mode
-from sessiontree.api.runtime.paths import get_default_state_dir, make_absolute, workspace_root
+from sessiontree.api.runtime.paths import get_default_state_dir, make_absolute, resolve_workspace_root
 from sessiontree.cli.changes import shorten_summary
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError, JournalCorrupt, TreeNotFound
@@ -28,7 +28,7 @@ from sessiontree.journal.claim import list_journal_dirs, locate_journal
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Verification
 from sessiontree.journal.replay import read_config, read_fact
-from sessiontree.tree.report import receipt
+from sessiontree.tree.report import build_receipt
 from sessiontree.tree.state.evolve import evolve
 from sessiontree.tree.state.state import Session, TreeState, make_initial_tree
 
@@ -69,7 +69,7 @@ class TreeReport:
 
     def sessions(self) -> Iterator[Session]:
         """Yield all sessions in path order, parents before their children."""
-        for line in receipt(self.state, _MAIN):
+        for line in build_receipt(self.state, _MAIN):
             yield self.state.sessions[line.session_id]
 
     @property
@@ -238,13 +238,13 @@ def find_state_dir(path: Path | None, given: Path | None) -> Path:
     """
     if given is not None:
         return make_absolute(given, "--state-dir")
-    return get_default_state_dir(workspace_root(path or Path()))
+    return get_default_state_dir(resolve_workspace_root(path or Path()))
 
 
 def place_option(state_dir: Path) -> str:
     """Return the option that names a state directory; empty if it is the one of the working directory."""
     try:
-        if get_default_state_dir(workspace_root(Path())) == state_dir:
+        if get_default_state_dir(resolve_workspace_root(Path())) == state_dir:
             return ""
     except ConfigError:
         pass  # the working directory is gone

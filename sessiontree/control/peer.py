@@ -73,7 +73,7 @@ def identify_peer(line: socket.socket) -> Peer:
 
 
 @contextmanager
-def held(line: socket.socket, peer: Peer) -> Iterator[int | None]:
+def hold_process(line: socket.socket, peer: Peer) -> Iterator[int | None]:
     """Hold the process that opened a connection; yield its pidfd, or None if the process has ended.
 
     While the process lives, its id can't refer to another process.

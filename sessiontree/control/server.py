@@ -21,7 +21,7 @@ from sessiontree.control.peer import (
     explain_hidden_process,
     explain_refusal,
     has_ended,
-    held,
+    hold_process,
     identify_peer,
     read_confinement,
 )
@@ -309,7 +309,7 @@ class ControlServer:
         task.add_done_callback(self._conversations.pop)
 
     def _check_peer(self, line: socket.socket, peer: Peer) -> str | None:
-        with held(line, peer) as process:
+        with hold_process(line, peer) as process:
             reason = explain_refusal(peer, os.geteuid(), read_confinement(), read_confinement(peer.pid))
             if reason is None and self._lineage is not None:
                 if process is None:

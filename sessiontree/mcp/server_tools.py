@@ -21,7 +21,7 @@ from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.mcp.elicitation import Elicitation
 from sessiontree.mcp.pins import PinnedServer, PinnedTool
 from sessiontree.mcp.settings import McpServer, ReachedServer
-from sessiontree.mcp.tool_names import tool_name
+from sessiontree.mcp.tool_names import make_tool_name
 from sessiontree.schema.compiled import compile_tool
 
 SECTION: Final = "mcp"
@@ -140,7 +140,7 @@ def make_tools(
     for each in pinned.tools:
         if wanted is not None and each.name not in wanted:
             continue
-        called = tool_name(name, each.name)
+        called = make_tool_name(name, each.name)
         if called in taken:
             digest = hashlib.sha256(f"{name}\0{each.name}".encode()).hexdigest()[:8]
             # A digest of both names: a number would change with what other servers list.

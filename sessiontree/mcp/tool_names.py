@@ -12,7 +12,7 @@ HASH_CHARS: Final = 8
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def tool_name(server: str, tool: str) -> str:
+def make_tool_name(server: str, tool: str) -> str:
     """Return the name of a server's tool; a pure function of both names.
 
     Characters that providers refuse become ``_``. A name that is not the plain combination of both, because

@@ -126,7 +126,7 @@ async def run_program_cell(words: str, code: str, variables: Mapping[str, Any]) 
     tree, state_dir = find_tree(order.tree)
     # Read before the program runs, because only its facts are shown, and an earlier one may have the same
     # calls.
-    before = last_seq(state_dir, tree.tree_id)
+    before = read_last_seq(state_dir, tree.tree_id)
     try:
         value = tree.session(order.session).run_program(code.strip(), **order.inputs)
         return await value if inspect.isawaitable(value) else value
@@ -134,7 +134,7 @@ async def run_program_cell(words: str, code: str, variables: Mapping[str, Any]) 
         RUNNING.publish(render_calls(state_dir, tree.tree_id, order.session, before))
 
 
-def last_seq(state_dir: Path, tree_id: str) -> int:
+def read_last_seq(state_dir: Path, tree_id: str) -> int:
     """Return the number of a tree's last fact."""
     with StoredFacts(state_dir) as stored:
         return max((record.seq for record in stored.read(tree_id)), default=0)

@@ -84,7 +84,7 @@ def find_ancestors(pid: int) -> list[ProcessIdentity]:
     return found
 
 
-def children(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     """Return the children of a process; empty if it has ended."""
     found: list[int] = []
     try:
@@ -99,7 +99,7 @@ def children(pid: int) -> list[int]:
 def open_children_list(pid: int) -> int:
     """Return a descriptor of the list of a process's children; the process must have one thread.
 
-    To read it again from its beginning takes a twentieth of the time of :func:`children`.
+    To read it again from its beginning takes a twentieth of the time of :func:`list_children`.
 
     Raises:
         OSError: the process has ended.
@@ -109,11 +109,11 @@ def open_children_list(pid: int) -> int:
 
 def find_descendants(pid: int) -> Iterator[int]:
     """Yield the processes below one, parents first."""
-    ahead = children(pid)
+    ahead = list_children(pid)
     while ahead:
         child = ahead.pop()
         yield child
-        ahead += children(child)
+        ahead += list_children(child)
 
 
 def find_living_below(root: int, spared: Collection[ProcessIdentity] = ()) -> list[ProcessIdentity]:

@@ -21,7 +21,12 @@ from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.contracts.values.pointer import make_json_pointer
 from sessiontree.schema.checker import MAX_TOLD, Checker, make_refusal, shorten_json
 from sessiontree.schema.coercion import Coercer, Spellings
-from sessiontree.schema.derive import copy_raw_schema, derive_model_schema, remove_markers, schema_digest
+from sessiontree.schema.derive import (
+    compute_schema_digest,
+    copy_raw_schema,
+    derive_model_schema,
+    remove_markers,
+)
 from sessiontree.schema.dialect import Cleaned, Dialect, LossReport, find_schema_warnings
 from sessiontree.schema.json_form import LARGEST_NUMBER, NotJson, to_json_form
 from sessiontree.schema.keywords import Schema
@@ -121,7 +126,7 @@ class CompiledTool:
         self.warnings = find_schema_warnings(self.schema)
         """Parts of the schema that some models handle badly; see :func:`find_schema_warnings`."""
         self._cleaned: dict[str, Cleaned] = {}
-        self.digest = schema_digest(self.schema)
+        self.digest = compute_schema_digest(self.schema)
         """SHA-256 (hex) of the schema."""
         self._checker = Checker(self.schema)
         self._fits = self._checker.fits

@@ -80,7 +80,7 @@ def remove_markers(schema: Schema) -> Schema:
     return rewrite(schema, _unmark)
 
 
-def schema_digest(schema: Mapping[str, JsonValue]) -> str:
+def compute_schema_digest(schema: Mapping[str, JsonValue]) -> str:
     """Return the SHA-256 (hex) of the schema's JSON text with sorted keys."""
     text = json.dumps(schema, ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -16,11 +16,11 @@ from sessiontree.contracts.values.pointer import make_json_pointer
 from sessiontree.schema.checker import Checker, make_refusal
 from sessiontree.schema.definitions import write_out
 from sessiontree.schema.derive import (
+    compute_schema_digest,
     copy_schema,
     generate_schema,
     remove_markers,
     remove_titles,
-    schema_digest,
 )
 from sessiontree.schema.json_form import NotJson, to_json_form
 from sessiontree.schema.keywords import Schema, rewrite
@@ -154,7 +154,7 @@ class ResultSchema:
     def __init__(self, schema: Schema) -> None:
         self.schema = remove_markers(write_out(schema))
         """The schema as a model sees it; must not be changed."""
-        self.digest = schema_digest(self.schema)
+        self.digest = compute_schema_digest(self.schema)
         """SHA-256 (hex) of the schema."""
         self._checker = Checker(self.schema)
         number = sum(1 for _ in find_patterns(self.schema))

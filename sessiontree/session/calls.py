@@ -188,7 +188,7 @@ def _refuse_given_up(decision: Decision, call: CallState, tool: str, tier: int, 
     resolve(decision, call, "denied", make_error_message(call.call.id, tool, error, at_ms))
 
 
-def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
+def finish_call(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
     """Record the result of a call."""
     decision = Decision()
     call = state.calls.get(stimulus.key)

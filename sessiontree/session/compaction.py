@@ -200,7 +200,9 @@ def build_summary_question(state: SessionState, begun: facts.CompactionBegun) ->
     return [*older, UserMessage((TextContent(text),), older[-1].timestamp, "notice")]
 
 
-def answered(state: SessionState, begun: facts.CompactionBegun, stimulus: stimuli.ModelAnswered) -> Decision:
+def take_reply(
+    state: SessionState, begun: facts.CompactionBegun, stimulus: stimuli.ModelAnswered
+) -> Decision:
     """Process the reply to a question for a summary."""
     decision = Decision()
     message, text = stimulus.message, stimulus.message.text.strip()
@@ -260,7 +262,7 @@ def reply_to_refuse(fact: facts.CompactionFailed, usage: Usage) -> AssistantMess
     )
 
 
-def failed(
+def end_without_reply(
     state: SessionState, begun: facts.CompactionBegun, stimulus: stimuli.ModelFailed
 ) -> facts.CompactionFailed:
     """Return the end of a compaction without a reply.

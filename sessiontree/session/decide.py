@@ -35,9 +35,9 @@ def decide(state: SessionState, stimulus: Stimulus) -> Decision:  # noqa: C901, 
     """
     match stimulus:
         case stimuli.ModelAnswered():
-            return turns.answered(state, stimulus)
+            return turns.take_reply(state, stimulus)
         case stimuli.CallFinished():
-            return calls.finished(state, stimulus)
+            return calls.finish_call(state, stimulus)
         case stimuli.CallPrepared():
             return calls.on_prepared(state, stimulus)
         case stimuli.IntentsCommitted():
@@ -51,7 +51,7 @@ def decide(state: SessionState, stimulus: Stimulus) -> Decision:  # noqa: C901, 
         case stimuli.Forked():
             return _on_forked(state, stimulus)
         case stimuli.ModelFailed():
-            return turns.failed(state, stimulus)
+            return turns.take_failure(state, stimulus)
         case stimuli.CallRejected():
             return calls.on_rejected(state, stimulus)
         case stimuli.CallHandedOver():
@@ -61,7 +61,7 @@ def decide(state: SessionState, stimulus: Stimulus) -> Decision:  # noqa: C901, 
         case stimuli.ProgramSaid():
             return programs.on_program_said(state, stimulus)
         case stimuli.ClientAnswered():
-            return inputs.answered(state, stimulus)
+            return inputs.take_answer(state, stimulus)
         case stimuli.HookErrorReported():
             return _hook_failed(state, stimulus)
         case stimuli.ApprovalAnswered():
@@ -81,7 +81,7 @@ def decide(state: SessionState, stimulus: Stimulus) -> Decision:  # noqa: C901, 
         case stimuli.JobBegan():
             return jobs.on_began(state, stimulus)
         case stimuli.JobOver():
-            return jobs.ended(state, stimulus)
+            return jobs.end_job(state, stimulus)
         case stimuli.Rang():
             return _on_rang(state, stimulus)
         case _:
@@ -119,7 +119,7 @@ def _on_adopted(state: SessionState, stimulus: stimuli.Adopted) -> Decision:
     writer = stimulus.compaction_model
     if state.system_prompt is None:
         spec = state.spec
-        prompt = system_prompt(spec, stimulus.prompt, stimulus.tools, stimulus.further)
+        prompt = build_system_prompt(spec, stimulus.prompt, stimulus.tools, stimulus.further)
         decision.facts.append(facts.Opened(prompt, stimulus.tools, stimulus.model, writer))
         if spec.task:
             message = UserMessage((TextContent(spec.task),), stimulus.at_ms, "parent")
@@ -138,7 +138,7 @@ def _on_recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
         calls.recover_call(state, call, stimulus.at_ms, decision)
     if bounds := [call.ends_at_ms for call in state.calls.values() if call.ends_at_ms is not None]:
         decision.instructions.append(todo.WakeSessionAt(min(bounds)))
-    jobs.lost(state, stimulus.at_ms, "its host ended, and it ended with its host", decision)
+    jobs.lose_jobs(state, stimulus.at_ms, "its host ended, and it ended with its host", decision)
     if state.asking:
         decision.instructions.append(todo.CallModel(state.turn))
     if state.retry_at_ms is not None:
@@ -162,7 +162,7 @@ def _on_forked(state: SessionState, stimulus: stimuli.Forked) -> Decision:
         return decision
     for call in list(state.calls.values()):
         calls.on_forked(state, call, stimulus, decision)
-    jobs.lost(state, stimulus.at_ms, "it ran in the tree from which this one was forked", decision)
+    jobs.lose_jobs(state, stimulus.at_ms, "it ran in the tree from which this one was forked", decision)
     return decision
 
 
@@ -340,7 +340,7 @@ _ROLES = {
 _TOOLS = "Your tools: "
 
 
-def system_prompt(spec: SessionSpec, prompt: str, tools: Sequence[str], further: str = "") -> str:
+def build_system_prompt(spec: SessionSpec, prompt: str, tools: Sequence[str], further: str = "") -> str:
     """Return the system prompt of a session; deterministic, with the tools in the given order."""
     parts = [prompt, _ROLES[spec.kind], f"Your session is {spec.session_id} at depth {spec.depth}."]
     if tools:
@@ -357,7 +357,7 @@ def system_prompt(spec: SessionSpec, prompt: str, tools: Sequence[str], further:
 
 def find_given_parts(spec: SessionSpec, tools: Sequence[str], system_prompt_text: str) -> tuple[str, str]:
     """Return the two parts of a system prompt that were given when it was made: of the agent, and further."""
-    own = system_prompt(replace(spec, result_schema=None), "", tools)
+    own = build_system_prompt(replace(spec, result_schema=None), "", tools)
     demand = "" if spec.result_schema is None else compile_result(spec.result_schema).demand
     prompt, found, further = system_prompt_text.partition(own)
     if not found:

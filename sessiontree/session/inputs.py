@@ -33,7 +33,7 @@ def on_handed_over(state: SessionState, stimulus: stimuli.CallHandedOver) -> Dec
     return decision
 
 
-def answered(state: SessionState, stimulus: stimuli.ClientAnswered) -> Decision:
+def take_answer(state: SessionState, stimulus: stimuli.ClientAnswered) -> Decision:
     """Take an answer: it is the call's result, or the input with which the call runs again."""
     found = [call for call in state.calls.values() if call.client_id == stimulus.client_id]
     call = found[0] if found else None

@@ -27,7 +27,7 @@ def on_began(state: SessionState, stimulus: stimuli.JobBegan) -> Decision:
     return decision
 
 
-def ended(state: SessionState, stimulus: stimuli.JobOver) -> Decision:
+def end_job(state: SessionState, stimulus: stimuli.JobOver) -> Decision:
     """Record the end of a job once."""
     decision = Decision()
     if stimulus.ended.job_id in state.jobs:
@@ -35,7 +35,7 @@ def ended(state: SessionState, stimulus: stimuli.JobOver) -> Decision:
     return decision
 
 
-def lost(state: SessionState, at_ms: int, reason: str, decision: Decision) -> None:
+def lose_jobs(state: SessionState, at_ms: int, reason: str, decision: Decision) -> None:
     """Record that all running jobs are lost, and have the session read about each."""
     for job in state.jobs.values():
         decision.facts.append(facts.JobEnded(job.job_id, "lost", reason=reason))

@@ -21,7 +21,7 @@ from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCa
 from sessiontree.contracts.recorded.codec import Outcome
 from sessiontree.contracts.recorded.programs import ProgramSource
 from sessiontree.contracts.recorded.results import Artifact, ResultCause
-from sessiontree.contracts.recorded.senders import Principal, joined
+from sessiontree.contracts.recorded.senders import Principal, join_principals
 from sessiontree.contracts.recorded.tool_inputs import AnsweredInput, ToolInput
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.settings.settings import Limits
@@ -279,7 +279,7 @@ class SessionState:
     def acting_for(self) -> tuple[Principal, ...]:
         """All principals that current work is done for, including calls that wait."""
         own = self.asked_by if self.in_turn else ()
-        return joined(own, *(call.asked_by for call in self.calls.values()))
+        return join_principals(own, *(call.asked_by for call in self.calls.values()))
 
 
 def make_initial_state(spec: SessionSpec, limits: Limits, id_key: str = "") -> SessionState:

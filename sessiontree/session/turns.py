@@ -15,7 +15,7 @@ from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.stimuli import ResultOffered
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.recorded.results import SessionResult
-from sessiontree.contracts.recorded.senders import Principal, joined
+from sessiontree.contracts.recorded.senders import Principal, join_principals
 from sessiontree.contracts.values.memory import MEMORY_SCHEME
 from sessiontree.schema.result import compile_result
 from sessiontree.session import compaction, cut_messages
@@ -49,14 +49,14 @@ WAITS: Final = frozenset({"asking", "delegated"})
 """Phases of a call that waits for someone else's answer; nothing of it runs."""
 
 
-def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
+def take_reply(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     """Process the model's reply: check its calls, or take its text as a final message."""
     decision = Decision()
     # The reply to a question that was cut may still arrive; only that of the current turn counts.
     if not state.asking or stimulus.turn != state.turn:
         return decision
     if state.compacting is not None:
-        return compaction.answered(state, state.compacting, stimulus)
+        return compaction.take_reply(state, state.compacting, stimulus)
     message = stimulus.message
     calls = message.tool_calls
     context, used = stimulus.context_tokens, message.usage.input_tokens
@@ -92,14 +92,14 @@ def _take_final_reply(state: SessionState, decision: Decision, stimulus: stimuli
         _take_last_word(state, decision, text, stimulus.at_ms)
 
 
-def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
+def take_failure(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
     """Process a failure of the model: ask it again later, or end the run early."""
     decision = Decision()
     if not state.asking or stimulus.turn != state.turn:
         return decision
     wait_ms = _wait_ms(state, stimulus)
     if wait_ms is None and state.compacting is not None:
-        decision.facts.append(compaction.failed(state, state.compacting, stimulus))
+        decision.facts.append(compaction.end_without_reply(state, state.compacting, stimulus))
         return decision
     fact = facts.TurnFailed(
         stimulus.turn,
@@ -345,7 +345,7 @@ def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | No
 def _list_askers(state: SessionState) -> tuple[Principal, ...]:
     """Return the principals of the next turn: the authors of its messages and those its parent acted for."""
     carried = state.asked_by if state.unanswered else state.spec.asked_by
-    return joined(carried, *(each.asked_by for each in state.inbox)) if state.inbox else carried
+    return join_principals(carried, *(each.asked_by for each in state.inbox)) if state.inbox else carried
 
 
 def _find_waiting(state: SessionState) -> list[CallState]:

@@ -26,7 +26,7 @@ _RUST_OWN = frozenset(("std", "core", "alloc", "crate", "self", "super"))
 _BACKTICKS = re.compile(r"`+")
 
 
-def code(text: str, *, in_table: bool = False, max_chars: int = _MAX_CHARS) -> str:
+def quote_code(text: str, *, in_table: bool = False, max_chars: int = _MAX_CHARS) -> str:
     r"""Return text as one code span, in which Markdown and HTML mean nothing.
 
     Invisible characters become escapes such as ``\u202e``; in a table ``|`` becomes one too.
@@ -56,7 +56,7 @@ def render(findings: Findings, name: str) -> str:
 
     Contract: pure; the same findings give the same text. Ends with one line feed.
     """
-    sections = [f"{MARKER}\n# Survey of {code(name)}"]
+    sections = [f"{MARKER}\n# Survey of {quote_code(name)}"]
     for title, part in _PARTS.items():
         lines = "\n".join(part(findings))
         if lines:
@@ -75,11 +75,11 @@ def _limit_lines(lines: Iterable[str], most: int, what: str, dropped: int = 0) -
 def _render_spans(texts: Sequence[str], most: int) -> str:
     """Return the first texts in a row, and how many more there are."""
     rest = len(texts) - most
-    return ", ".join(map(code, texts[:most])) + (f" and {rest:,} more" if rest > 0 else "")
+    return ", ".join(map(quote_code, texts[:most])) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def _format_place(one: Place) -> str:
-    return code(f"{one.path}#L{one.line}")
+    return quote_code(f"{one.path}#L{one.line}")
 
 
 def _render_about(findings: Findings) -> Iterator[str]:
@@ -87,20 +87,20 @@ def _render_about(findings: Findings) -> Iterator[str]:
     named = [one for one in findings.projects if one.about or one.name]
     said += [(one.path, f"{one.name}: {one.about}" if one.about else one.name) for one in named]
     said.sort(key=lambda place: (place[0].count("/"), place))
-    lines = (f"- {code(path)}: {code(text)}" for path, text in said)
+    lines = (f"- {quote_code(path)}: {quote_code(text)}" for path, text in said)
     yield from _limit_lines(lines, _PROJECTS, "packages and manifests")
 
 
 def _render_starts(findings: Findings) -> Iterator[str]:
     for project in findings.projects:
         for start in project.starts[:_COMMANDS]:
-            yield f"- {code(start)}, from {code(project.path)}"
+            yield f"- {quote_code(start)}, from {quote_code(project.path)}"
     for one in findings.starts[:_ROWS]:
-        yield f"- {_format_place(one)} {code(one.text)}"
+        yield f"- {_format_place(one)} {quote_code(one.text)}"
 
 
 def _render_public(findings: Findings) -> Iterator[str]:
-    lines = (f"- {code(one.path)}: {_render_spans(one.names, _NAMES)}" for one in findings.public)
+    lines = (f"- {quote_code(one.path)}: {_render_spans(one.names, _NAMES)}" for one in findings.public)
     yield from _limit_lines(lines, _PROJECTS, "files with public names")
 
 
@@ -110,18 +110,22 @@ def _render_commands(findings: Findings) -> Iterator[str]:
         fresh = [command for command in project.commands if command not in seen]
         seen.update(fresh)
         if fresh:
-            yield f"- {code(project.path)}: {_render_spans(fresh, _COMMANDS)}"
+            yield f"- {quote_code(project.path)}: {_render_spans(fresh, _COMMANDS)}"
 
 
 def _render_dependencies(findings: Findings) -> Iterator[str]:
     projects = [one for one in findings.projects if one.needs or one.needs_to_develop]
     lines = []
     for project in projects:
-        lines.append(f"- {code(project.path)}: {', '.join(map(code, project.needs)) or 'nothing'}")
+        lines.append(
+            f"- {quote_code(project.path)}: {', '.join(map(quote_code, project.needs)) or 'nothing'}"
+        )
         if project.needs_to_develop:
-            lines[-1] += f"\n  - besides, to develop: {', '.join(map(code, project.needs_to_develop))}"
+            lines[-1] += f"\n  - besides, to develop: {', '.join(map(quote_code, project.needs_to_develop))}"
     yield from _limit_lines(lines, _PROJECTS, "manifests with dependencies")
-    outside = ", ".join(f"{code(name)} ({files:,})" for name, files in _count_outside(findings)[:_NAMES])
+    outside = ", ".join(
+        f"{quote_code(name)} ({files:,})" for name, files in _count_outside(findings)[:_NAMES]
+    )
     if outside:
         yield f"- imported most often, with the number of files: {outside}"
 
@@ -159,13 +163,13 @@ def _format_table(title: str, amounts: Mapping[str, Totals]) -> Iterator[str]:
     ordered = sorted(amounts.items(), key=lambda item: (-item[1].code, -item[1].files, item[0]))
     lines = []
     for name, one in ordered:
-        cells = (code(name, in_table=True), *(f"{getattr(one, key):,}" for key in _COLUMNS))
+        cells = (quote_code(name, in_table=True), *(f"{getattr(one, key):,}" for key in _COLUMNS))
         lines.append(f"| {' | '.join(cells)} |")
     yield from _limit_lines(lines, _ROWS, f"{title.lower()}s")
 
 
 def _format_functions(places: Sequence[Place], unit: str = "") -> Iterator[str]:
-    yield from (f"- {_format_place(one)} {code(one.name)}: {one.amount:,}{unit}" for one in places)
+    yield from (f"- {_format_place(one)} {quote_code(one.name)}: {one.amount:,}{unit}" for one in places)
 
 
 def _render_complex(findings: Findings) -> Iterator[str]:
@@ -175,7 +179,7 @@ def _render_complex(findings: Findings) -> Iterator[str]:
 
 
 def _render_files(findings: Findings) -> Iterator[str]:
-    yield from (f"- {code(one.path)}: {one.amount:,} lines" for one in findings.largest[:_FILES])
+    yield from (f"- {quote_code(one.path)}: {one.amount:,} lines" for one in findings.largest[:_FILES])
 
 
 def _render_copies(findings: Findings) -> Iterator[str]:
@@ -187,19 +191,19 @@ def _render_copies(findings: Findings) -> Iterator[str]:
     equal.sort(key=lambda group: (-group[0].amount * (len(group) - 1), group[0].path, group[0].line))
     lines = []
     for group in equal:
-        places = ", ".join(f"{_format_place(one)} {code(one.name)}" for one in group[:6])
+        places = ", ".join(f"{_format_place(one)} {quote_code(one.name)}" for one in group[:6])
         rest = f" and {len(group) - 6:,} more" if len(group) > 6 else ""
         lines.append(f"- {group[0].amount:,} lines, {len(group):,} times: {places}{rest}")
     yield from _limit_lines(lines, _ROWS, "groups")
 
 
 def _render_notes(findings: Findings) -> Iterator[str]:
-    lines = [f"- {_format_place(note)} {code(note.text)}" for note in findings.notes]
+    lines = [f"- {_format_place(note)} {quote_code(note.text)}" for note in findings.notes]
     yield from _limit_lines(lines, len(lines), "notes", findings.notes_dropped)
 
 
 def _render_problems(findings: Findings) -> Iterator[str]:
-    lines = [f"- {code(one.path)}: {code(one.text)}" for one in findings.problems]
+    lines = [f"- {quote_code(one.path)}: {quote_code(one.text)}" for one in findings.problems]
     yield from _limit_lines(lines, len(lines), "problems", findings.problems_dropped)
 
 

@@ -35,7 +35,7 @@ class ReceiptLine(NamedTuple):
     """Name of its agent's model."""
 
 
-def receipt(state: TreeState, session: str) -> tuple[ReceiptLine, ...]:
+def build_receipt(state: TreeState, session: str) -> tuple[ReceiptLine, ...]:
     """Return the state of a session and of every descendant it ever had.
 
     Returns:

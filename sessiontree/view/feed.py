@@ -17,7 +17,7 @@ from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.transport.progress import Progress
 from sessiontree.view.live_tree import LiveTree
-from sessiontree.view.rows import delta, snapshot
+from sessiontree.view.rows import build_delta, snapshot
 
 EVERY_S: Final = 0.1
 """Least time between two answers to a viewer that waits."""
@@ -145,7 +145,7 @@ class TreeFeed:
         return self._answer[1]
 
     def _collect_changes(self, since: int) -> dict[str, Any]:
-        return delta(self.tree, since, feed=self.id, is_live=self._is_live, is_whole=self._is_whole)
+        return build_delta(self.tree, since, feed=self.id, is_live=self._is_live, is_whole=self._is_whole)
 
 
 class Viewer:

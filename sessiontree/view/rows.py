@@ -76,13 +76,15 @@ def snapshot(
         "totals": count_totals(tree, is_whole=is_whole),
         "columns": COLUMNS,
         "rows": [build_row(session) for session in tree.rows()],
-        "approvals": approvals(tree) if is_whole else [],
-        "questions": questions(tree) if is_whole else [],
+        "approvals": list_approvals(tree) if is_whole else [],
+        "questions": list_questions(tree) if is_whole else [],
         "canvases": list_canvases(tree),
     }
 
 
-def delta(tree: LiveTree, since: int, *, feed: str, is_live: bool = False, is_whole: bool = True) -> Json:
+def build_delta(
+    tree: LiveTree, since: int, *, feed: str, is_live: bool = False, is_whole: bool = True
+) -> Json:
     """Return what changed after a revision; O(what changed).
 
     A viewer that missed deltas gets the newest form of each row once, however often it changed. Requests are
@@ -102,9 +104,9 @@ def delta(tree: LiveTree, since: int, *, feed: str, is_live: bool = False, is_wh
         "rows": sorted([session.number, build_row(session)] for session in tree.list_rows_since(since)),
     }
     if is_whole and tree.requests_revision > since:
-        changes["approvals"] = approvals(tree)
+        changes["approvals"] = list_approvals(tree)
     if is_whole and tree.questions_revision > since:
-        changes["questions"] = questions(tree)
+        changes["questions"] = list_questions(tree)
     if tree.canvases_revision > since:
         changes["canvases"] = list_canvases(tree)
     return changes
@@ -209,12 +211,12 @@ def _step(step: ProgramStep) -> Json:
     }
 
 
-def approvals(tree: LiveTree) -> list[Json]:
+def list_approvals(tree: LiveTree) -> list[Json]:
     """Return the open requests, oldest first."""
     return [_describe_approval(request) for request in tree.requests.values()]
 
 
-def questions(tree: LiveTree) -> list[Json]:
+def list_questions(tree: LiveTree) -> list[Json]:
     """Return the questions that wait for a person, oldest first."""
     return [_describe_question(question) for question in tree.questions.values()]
 

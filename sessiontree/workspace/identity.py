@@ -87,7 +87,7 @@ def mark_changed(path: Path) -> bool:
         os.close(folder)
 
 
-async def difference(
+async def explain_difference(
     path: Path,
     look: Callable[[bool], Awaitable[DirectoryView | str]],
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,

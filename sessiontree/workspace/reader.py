@@ -26,7 +26,7 @@ from sessiontree.workspace.root import (
     WorkspaceRoot,
     check_regular,
     convert_system_errors,
-    failed,
+    make_failure,
 )
 
 OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -150,7 +150,7 @@ def _pop(levels: list[_Level], path: str) -> None:
         if levels and levels[-1].fd < 0:
             levels[-1].fd = os.open("..", OPEN_DIRECTORY, dir_fd=done.fd)
             if get_file_identity(os.fstat(levels[-1].fd)) != levels[-1].identity:
-                raise failed("walk", path, "a directory below it was moved meanwhile")
+                raise make_failure("walk", path, "a directory below it was moved meanwhile")
     finally:
         os.close(done.fd)
 

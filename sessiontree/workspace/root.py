@@ -43,12 +43,12 @@ _KINDS: Final = {
 }
 
 
-def failed(verb: str, path: str, reason: str) -> ExecutionError:
+def make_failure(verb: str, path: str, reason: str) -> ExecutionError:
     """Return the error of an access that failed."""
     return ExecutionError(f"can't {verb} {_quote_path(path)}: {reason}")
 
 
-def refused(
+def make_refusal(
     verb: str, path: str, reason: str, tier: PermissionTier = PermissionTier.ELEVATED
 ) -> PermissionDenied:
     """Return the error of an access that is not allowed."""
@@ -61,7 +61,7 @@ def convert_system_errors(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise failed(verb, path, describe_error(error)) from error
+        raise make_failure(verb, path, describe_error(error)) from error
 
 
 def describe_error(error: OSError) -> str:
@@ -78,7 +78,7 @@ def check_regular(verb: str, path: str, status: os.stat_result) -> None:
     """
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "of an unknown type")
-        raise failed(verb, path, f"it is {kind}, not a regular file")
+        raise make_failure(verb, path, f"it is {kind}, not a regular file")
 
 
 def _quote_path(path: str) -> str:
@@ -234,7 +234,7 @@ class WorkspaceRoot:
                 )
             except SeveralLookAlikes as error:
                 seen = ", ".join(map(ascii, error.entries))
-                raise failed(
+                raise make_failure(
                     verb, path, f"no entry is named {error.name!r}, and several look like it: {seen}"
                 ) from None
             except OSError as error:
@@ -262,7 +262,7 @@ class WorkspaceRoot:
                 if not near:
                     raise
                 reason = f"{describe_error(error)}; near names there: {', '.join(map(ascii, near))}"
-                raise failed(verb, path, reason) from error
+                raise make_failure(verb, path, reason) from error
 
     def look_at(self, path: str) -> tuple[str, os.stat_result]:
         """Return where an existing entry is, links followed, and its status; raises as :meth:`place`."""
@@ -294,15 +294,15 @@ class WorkspaceRoot:
 
     def _split_path(self, verb: str, path: str) -> list[str]:
         if not path:
-            raise failed(verb, path, "the path is empty")
+            raise make_failure(verb, path, "the path is empty")
         if "\0" in path:
-            raise failed(verb, path, "the path holds a NUL character")
+            raise make_failure(verb, path, "the path holds a NUL character")
         try:
             length = len(os.fsencode(path))
         except UnicodeEncodeError as error:
-            raise failed(verb, path, "the path holds a character that no file name can hold") from error
+            raise make_failure(verb, path, "the path holds a character that no file name can hold") from error
         if length > MAX_PATH_BYTES:
-            raise failed(
+            raise make_failure(
                 verb, path, f"the path is {length} bytes long; at most {MAX_PATH_BYTES} are accepted"
             )
         names = self._anchor.relative(path) if path.startswith("/") else split_path(path)
@@ -316,7 +316,7 @@ class WorkspaceRoot:
         except OSError as error:
             if error.errno == errno.EXDEV:
                 raise _make_outside_error(verb, path) from error
-            raise failed(verb, path, describe_error(error)) from error
+            raise make_failure(verb, path, describe_error(error)) from error
         if hidden:
             raise _make_hidden_error(verb, path)
         with convert_system_errors(verb, path):
@@ -324,14 +324,14 @@ class WorkspaceRoot:
 
 
 def _make_outside_error(verb: str, path: str) -> Exception:
-    return refused(verb, path, "it leads outside the workspace")
+    return make_refusal(verb, path, "it leads outside the workspace")
 
 
 def _make_hidden_error(verb: str, path: str) -> Exception:
-    return refused(verb, path, "it is reserved for the runtime and closed to tools")
+    return make_refusal(verb, path, "it is reserved for the runtime and closed to tools")
 
 
 def _check_file_system(verb: str, path: str, fd: int) -> None:
     kind = find_pseudo_file_system(fd)
     if kind is not None:
-        raise refused(verb, path, f"it is on {kind}, where files are the kernel's own state")
+        raise make_refusal(verb, path, f"it is on {kind}, where files are the kernel's own state")

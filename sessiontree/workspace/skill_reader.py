@@ -13,7 +13,7 @@ from sessiontree.contracts.handles.ports import Entry, Reader
 from sessiontree.contracts.settings.settings import suggest_names
 from sessiontree.contracts.tools.skills import PLACE, Skill
 from sessiontree.workspace.reader import WorkspaceReader
-from sessiontree.workspace.root import failed
+from sessiontree.workspace.root import make_failure
 
 
 class SkillReader:
@@ -74,13 +74,13 @@ class SkillReader:
         name, _, inner = normal.removeprefix(f"{PLACE}/").partition("/")
         skill = self._skills.get(name)
         if skill is None:
-            raise failed(verb, path, f"no skill is named {name!r}; {suggest_names(name, self._skills)}")
+            raise make_failure(verb, path, f"no skill is named {name!r}; {suggest_names(name, self._skills)}")
         reader = self._opened.get(name)
         if reader is None:
             try:
                 reader = WorkspaceReader(Path(skill.folder), hidden=self._hidden)
             except ConfigError as error:
-                raise failed(verb, path, f"the skill's folder can't be read: {error}") from error
+                raise make_failure(verb, path, f"the skill's folder can't be read: {error}") from error
             self._opened[name] = reader
         return reader, skill.place, inner or "."
 

@@ -31,8 +31,8 @@ from sessiontree.workspace.root import (
     WorkspaceRoot,
     check_regular,
     convert_system_errors,
-    failed,
-    refused,
+    make_failure,
+    make_refusal,
 )
 
 CHANGED: Final = "it changed since it was read; read it again first"
@@ -305,7 +305,7 @@ class WorkspaceWriter:
             if not stat.S_ISLNK(status.st_mode):
                 check_regular("remove", path, status)
             if expect_mtime_ns is not None and status.st_mtime_ns != expect_mtime_ns:
-                raise failed("remove", path, CHANGED)
+                raise make_failure("remove", path, CHANGED)
             os.unlink(place.name, dir_fd=place.directory_fd)
 
     def _describe_standing(self, place: WorkspacePath) -> tuple[str, str]:
@@ -320,7 +320,9 @@ class WorkspaceWriter:
             return
         standing, why = self._describe_standing(place)
         if why and standing not in self._allowed:
-            raise refused(verb, path, f"it is protected ({why}); a call that changes it needs an approval")
+            raise make_refusal(
+                verb, path, f"it is protected ({why}); a call that changes it needs an approval"
+            )
 
     def _look(
         self, path: str, directory_fd: int, name: str, expected: int | None, *, only_new: bool
@@ -330,21 +332,21 @@ class WorkspaceWriter:
             standing = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
         except FileNotFoundError:
             if expected is not None:
-                raise failed("write", path, "it was removed since it was read") from None
+                raise make_failure("write", path, "it was removed since it was read") from None
             return None
         self._root.check_status("write", path, standing)
         if only_new:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         check_regular("write", path, standing)
         if standing.st_nlink > 1:
-            raise refused(
+            raise make_refusal(
                 "write",
                 path,
                 f"it has {standing.st_nlink} names (hard links), and others may be outside the workspace",
                 PermissionTier.WORKSPACE,
             )
         if expected is not None and standing.st_mtime_ns != expected:
-            raise failed("write", path, CHANGED)
+            raise make_failure("write", path, CHANGED)
         # A rename ignores the permissions of the file that it replaces, so they are checked here.
         if not os.access(name, os.W_OK, dir_fd=directory_fd, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

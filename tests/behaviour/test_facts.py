@@ -17,7 +17,7 @@ from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import make_initial_state
-from sessiontree.tree.report import receipt
+from sessiontree.tree.report import build_receipt
 from sessiontree.tree.state.budgets import compute_remaining
 from sessiontree.tree.state.evolve import evolve as evolve_tree
 from sessiontree.tree.state.state import make_initial_tree
@@ -39,7 +39,7 @@ async def test_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: Open
         for record in await records(tree, ""):
             evolve_tree(state, read_fact(record.text))
         check_invariants(state)
-        assert receipt(state, "main") == tree.receipt()
+        assert build_receipt(state, "main") == tree.receipt()
         assert {line.session_id for line in tree.receipt()} == {"main", *household.RESULTS}
         for session, node in state.sessions.items():
             report = tree.session(session).status()

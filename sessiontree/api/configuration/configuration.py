@@ -28,7 +28,7 @@ from sessiontree.api.configuration.workspace_settings import (
     FILE_NAME,
     WorkspaceSettings,
     find_offers,
-    narrowed,
+    narrow_arguments,
     read_workspace_settings,
 )
 from sessiontree.api.options.options import GuidanceSource
@@ -253,7 +253,7 @@ class Configuration(ConfigurationMembers):
             options["model"] = made if len(made) > 1 else made[0]
         if approvals or self.approvals:
             options["approvals"] = approvals or self.approvals
-        return options if self._theirs is None else narrowed(options, self._theirs)
+        return options if self._theirs is None else narrow_arguments(options, self._theirs)
 
     def _add_writer(self, agents: Mapping[str, AgentSpec]) -> dict[str, AgentSpec]:
         """Return agents, with the compaction model where they name none."""

@@ -86,7 +86,7 @@ def read_workspace_settings(workspace: Path) -> WorkspaceSettings:
     )
 
 
-def narrowed(options: Mapping[str, Any], settings: WorkspaceSettings) -> dict[str, Any]:
+def narrow_arguments(options: Mapping[str, Any], settings: WorkspaceSettings) -> dict[str, Any]:
     """Return arguments of a tree with a workspace's settings: no right is wider than before.
 
     Args:

@@ -39,7 +39,7 @@ def make_absolute(given: object, name: str) -> Path:
     return path
 
 
-def workspace_root(workspace: str | Path) -> Path:
+def resolve_workspace_root(workspace: str | Path) -> Path:
     """Return the absolute path of a workspace.
 
     Raises:
@@ -63,7 +63,9 @@ def resolve_state_dir(given: str | Path | None) -> Path:
     Raises:
         ConfigError: the value is not a path.
     """
-    return make_absolute(get_default_state_dir(workspace_root(".")) if given is None else given, "state_dir")
+    return make_absolute(
+        get_default_state_dir(resolve_workspace_root(".")) if given is None else given, "state_dir"
+    )
 
 
 def check_not_around(place: Path, name: str, workspace: Path) -> None:

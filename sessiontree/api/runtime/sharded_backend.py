@@ -18,7 +18,7 @@ from sessiontree.api.runtime.shards import RemoteShards, Shard, ShardMap
 from sessiontree.contracts.errors import ShardLost
 from sessiontree.contracts.facts.tree_config import ShardRow
 from sessiontree.contracts.recorded.results import SessionResult
-from sessiontree.runtime.transport.rpc import RpcMethod, finished, make_proxy
+from sessiontree.runtime.transport.rpc import RpcMethod, make_proxy, run_synchronously
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ShardedBackend:
 
     def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
         """Ask a question that needs no waiting, and return its answer without an event loop."""
-        return finished(question(self._all_now))
+        return run_synchronously(question(self._all_now))
 
     def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""

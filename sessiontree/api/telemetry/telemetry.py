@@ -89,7 +89,7 @@ def choose_plan(telemetry: TelemetryLike, environ: Mapping[str, str] = os.enviro
     return TracePlan(provider, content, required)
 
 
-def unusable(environ: Mapping[str, str] = os.environ) -> str | None:
+def explain_unusable_exporter(environ: Mapping[str, str] = os.environ) -> str | None:
     """Return why the exporter that the standard variables ask for is not supported; None = it is."""
     exporter = environ.get("OTEL_TRACES_EXPORTER", "").strip()
     if exporter not in {"", "otlp"}:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from sessiontree.api.telemetry.telemetry import TracePlan, unusable
+from sessiontree.api.telemetry.telemetry import TracePlan, explain_unusable_exporter
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.tools.hooks import Hook
 from sessiontree.hooks.redact import redact_with
@@ -97,7 +97,7 @@ def make_content_filter(plan: TracePlan, hooks: Iterable[Hook]) -> Content | Non
 
 
 def _make_otlp_export() -> OtlpExport:
-    if (problem := unusable()) is not None:
+    if (problem := explain_unusable_exporter()) is not None:
         raise ConfigError(f"telemetry: {problem}")
     try:
         from sessiontree.runtime.telemetry.otlp_export import OtlpExport

@@ -51,7 +51,7 @@ from sessiontree.api.runtime.paths import (
     make_absolute,
     make_folders,
     resolve_state_dir,
-    workspace_root,
+    resolve_workspace_root,
 )
 from sessiontree.api.runtime.runtime import (
     NotebookCell,
@@ -486,6 +486,6 @@ def _guard_root(workspace: str | Path) -> Path:
     Raises:
         ConfigError: the path can't be a workspace.
     """
-    root = workspace_root(workspace)
+    root = resolve_workspace_root(workspace)
     keep_out(str(root))
     return root

@@ -43,7 +43,7 @@ from sessiontree.runtime.timing.clock import TreeClock
 from sessiontree.runtime.transport.frames import Frame, PollReply
 from sessiontree.runtime.transport.link import HostLost
 from sessiontree.runtime.transport.progress import ProgressBuffer, ProgressHub
-from sessiontree.runtime.transport.rpc import finished, make_proxy
+from sessiontree.runtime.transport.rpc import make_proxy, run_synchronously
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from sessiontree.sandbox import CommandTurns
 from sessiontree.web.web import OutboundWeb
@@ -283,7 +283,7 @@ class LocalBackend:
 
     def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
         """Ask a question that needs no waiting, and return the answer."""
-        return finished(question(self.supervisor))
+        return run_synchronously(question(self.supervisor))
 
     def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""

@@ -38,9 +38,9 @@ from sessiontree.bench.ledger.ledger_tables import (
     has_settings,
     insert_score,
     is_paused,
-    now_ms,
     put_sample,
     read_spent_usd,
+    read_time_ms,
     sample_row,
     select_next_samples,
     sum_reserved_usd,
@@ -149,7 +149,7 @@ class Ledger:
             if not has_settings(db, settings) and not has_begun(db):
                 forget_run(db)
             db.executemany("INSERT OR IGNORE INTO run VALUES (?, ?)", settings.items())
-            db.execute("INSERT OR IGNORE INTO run VALUES ('created_at_ms', ?)", (str(now_ms(db)),))
+            db.execute("INSERT OR IGNORE INTO run VALUES ('created_at_ms', ?)", (str(read_time_ms(db)),))
             db.execute("INSERT OR IGNORE INTO run VALUES ('spent_usd', '0')")
             found = dict(db.execute("SELECT key, value FROM run").fetchall())
             if settings.items() <= found.items():
@@ -254,7 +254,7 @@ class Ledger:
         if row.suspect:
             self._trials.add(lease_id)
         put_sample(db, key, row)
-        now = now_ms(db)
+        now = read_time_ms(db)
         workspace = make_workspace_name(*key, row.attempts, lease_id)
         db.execute(
             "INSERT INTO attempts(lease_id, sample_id, epoch, number, owner, workspace, started_at_ms, "
@@ -284,7 +284,7 @@ class Ledger:
             row = self._rules.commit(sample_row(db, key), lease.lease_id, decided=result.decided)
             if row is None:
                 return False
-            now = now_ms(db)
+            now = read_time_ms(db)
             put_sample(db, key, row)
             made = MadeBy(row.revision, now, self.provenance)
             cost_usd = insert_score(db, key, lease.lease_id, result, made)
@@ -340,7 +340,7 @@ class Ledger:
 
     def _end(self, db: sqlite3.Connection, lease_id: str, outcome: str, cost_usd: float) -> None:
         self._open.discard(lease_id)
-        end_attempt(db, lease_id, now_ms(db), outcome, max(cost_usd, self.costs.get(lease_id, 0.0)))
+        end_attempt(db, lease_id, read_time_ms(db), outcome, max(cost_usd, self.costs.get(lease_id, 0.0)))
 
     def _release(self, db: sqlite3.Connection) -> None:
         """Take back every lease of this program: whoever comes next works on their samples."""
@@ -379,7 +379,7 @@ class Ledger:
         found = db.execute(
             "UPDATE attempts SET beat = beat + 1, beat_at_ms = ? "
             "WHERE owner = ? AND ended_at_ms IS NULL RETURNING lease_id",
-            (now_ms(db), self._owner),
+            (read_time_ms(db), self._owner),
         )
         held = {lease_id for (lease_id,) in found.fetchall()}
         lost, self._open = self._open - held, held

@@ -122,7 +122,7 @@ def _set_journal_mode(db: sqlite3.Connection, path: Path, *, shared: bool) -> No
         os.close(folder)
 
 
-def now_ms(db: sqlite3.Connection) -> int:
+def read_time_ms(db: sqlite3.Connection) -> int:
     """Return the time, at least the latest that the ledger has seen; only people read it."""
     (now,) = db.execute(
         "INSERT INTO run VALUES ('clock_ms', ?1) ON CONFLICT(key) DO UPDATE "
@@ -383,7 +383,7 @@ def count_room(db: sqlite3.Connection, owner: str, held: int, at_once: int) -> i
         "SELECT count(DISTINCT owner) FROM commands WHERE owner != ? AND ended_at_ms IS NULL "
         "AND kind != 'rescore' AND started_at_ms + worked_ms > ?"
     )
-    (others,) = db.execute(query, (owner, now_ms(db) - SEEN_MS)).fetchone()
+    (others,) = db.execute(query, (owner, read_time_ms(db) - SEEN_MS)).fetchone()
     if not others:
         return max(0, at_once - held)
     (leased,) = db.execute("SELECT count(*) FROM samples WHERE state = 'leased'").fetchone()

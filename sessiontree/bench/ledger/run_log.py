@@ -15,7 +15,14 @@ from typing import Any, Final
 from sessiontree import ConfigError
 from sessiontree.bench.ledger.ledger_rules import LedgerRules
 from sessiontree.bench.ledger.ledger_schema import SCORE_COLUMNS
-from sessiontree.bench.ledger.ledger_tables import Key, has_begun, insert_row, now_ms, put_sample, sample_row
+from sessiontree.bench.ledger.ledger_tables import (
+    Key,
+    has_begun,
+    insert_row,
+    put_sample,
+    read_time_ms,
+    sample_row,
+)
 from sessiontree.bench.provenance.changes import describe_changes, is_scoring
 from sessiontree.bench.suite.samples import SampleData
 
@@ -79,7 +86,7 @@ def begin_command(db: sqlite3.Connection, command: NewCommand) -> LoggedCommand:
         "provenance": number,
         "circumstances": json.dumps(command.circumstances, default=str),
         "accepted": json.dumps(changes),
-        "started_at_ms": now_ms(db),
+        "started_at_ms": read_time_ms(db),
     }
     insert_row(db, "commands", row)
     (command_number,) = db.execute("SELECT max(number) FROM commands").fetchone()
@@ -98,7 +105,8 @@ def _store_provenance(db: sqlite3.Connection, facts: Mapping[str, str]) -> int:
     text = json.dumps(facts, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     db.execute(
-        "INSERT OR IGNORE INTO provenance(digest, facts, at_ms) VALUES (?, ?, ?)", (digest, text, now_ms(db))
+        "INSERT OR IGNORE INTO provenance(digest, facts, at_ms) VALUES (?, ?, ?)",
+        (digest, text, read_time_ms(db)),
     )
     (number,) = db.execute("SELECT number FROM provenance WHERE digest = ?", (digest,)).fetchone()
     return int(number)
@@ -106,7 +114,7 @@ def _store_provenance(db: sqlite3.Connection, facts: Mapping[str, str]) -> int:
 
 def note_work(db: sqlite3.Connection, number: int, worked_ms: int, *, is_over: bool = False) -> None:
     """Note how long a command has worked, on its own monotonic clock."""
-    ended = now_ms(db) if is_over else None
+    ended = read_time_ms(db) if is_over else None
     db.execute(
         "UPDATE commands SET worked_ms = ?, ended_at_ms = ? WHERE number = ?", (worked_ms, ended, number)
     )
@@ -115,7 +123,7 @@ def note_work(db: sqlite3.Connection, number: int, worked_ms: int, *, is_over: b
 def put_controls(db: sqlite3.Connection, values: Mapping[str, Any]) -> None:
     """Log what the programs of the run are to take over."""
     for name, value in values.items():
-        insert_row(db, "controls", {"name": name, "value": json.dumps(value), "at_ms": now_ms(db)})
+        insert_row(db, "controls", {"name": name, "value": json.dumps(value), "at_ms": read_time_ms(db)})
 
 
 def read_controls(db: sqlite3.Connection, after: int = 0) -> dict[str, str]:
@@ -141,7 +149,7 @@ def supersede(db: sqlite3.Connection, key: Key, reason: str) -> None:
     """Move the score that counts of a (sample, epoch) to the past ones, with the reason."""
     db.execute(
         "INSERT INTO past_scores SELECT *, ?, ? FROM scores WHERE sample_id = ? AND epoch = ?",
-        (now_ms(db), reason, *key),
+        (read_time_ms(db), reason, *key),
     )
     db.execute("DELETE FROM scores WHERE sample_id = ? AND epoch = ?", key)
 
@@ -164,7 +172,7 @@ def rescore(db: sqlite3.Connection, key: Key, revision: int, changes: Mapping[st
     before = dict(zip(SCORE_COLUMNS, found.fetchone(), strict=True))
     supersede(db, key, reason)
     put_sample(db, key, row)
-    own = {"revision": row.revision, "committed_at_ms": now_ms(db), "made_by": "rescore"}
+    own = {"revision": row.revision, "committed_at_ms": read_time_ms(db), "made_by": "rescore"}
     insert_row(db, "scores", {**before, **changes, **own})
     return True
 

@@ -23,7 +23,7 @@ from sessiontree import FunctionModel, Limits, PolicyConfig, Sender, SessionFail
 from sessiontree.bench.runnable_suite import Suite
 from sessiontree.bench.suite.environment import LOCKS
 from sessiontree.bench.suite.suite import Attempt, Sample, Score
-from sessiontree.bench.suites.bfcl_entries import CLASSES, BfclEntry, BfclFunction, call_source, entries
+from sessiontree.bench.suites.bfcl_entries import CLASSES, BfclEntry, BfclFunction, call_source, load_entries
 from sessiontree.bench.suites.damaged_ground_truth import DamagedGroundTruth, DamageSettings
 from sessiontree.bench.suites.ground_truth import GroundTruth, PlannedTurn
 from sessiontree.bench.suites.hosted_tools import Arguments, HostedTool, serve_tools
@@ -105,7 +105,7 @@ def load_samples() -> list[Sample]:
             [list(calls) for calls in each.ground_truth],
             {"category": each.category},
         )
-        for each in entries().values()
+        for each in load_entries().values()
     ]
 
 
@@ -206,7 +206,7 @@ def judge_episode(episode: Episode) -> Score:
 
 def tree_options(attempt: Attempt[Any]) -> Mapping[str, Any]:
     """Return what a sample's tree is opened with; begins its episode."""
-    entry = entries()[attempt.sample.id]
+    entry = load_entries()[attempt.sample.id]
     episode = attempt.state[EPISODE] = Episode(entry)
     return {
         "tools": [each.to_client_tool() for each in episode.tools],

@@ -102,7 +102,7 @@ class BfclEntry:
 
 
 @functools.cache
-def entries() -> Mapping[str, BfclEntry]:
+def load_entries() -> Mapping[str, BfclEntry]:
     """Return the 800 entries by id, in the order of the categories."""
     return {each.id: each for category in CATEGORIES for each in _read_category(category)}
 

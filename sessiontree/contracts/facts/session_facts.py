@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from sessiontree.contracts.facts.rewind import Rewind
 from sessiontree.contracts.handles.jobs import ExecHost, JobStatus
 from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall
-from sessiontree.contracts.recorded.codec import Outcome, declare_sparse, held, register_kind
+from sessiontree.contracts.recorded.codec import Outcome, declare_held, declare_sparse, register_kind
 from sessiontree.contracts.recorded.programs import ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.contracts.recorded.senders import Principal
@@ -37,9 +37,9 @@ class Opened:
     model: str
     compaction_model: str = declare_sparse("")
     """Name of the model that writes its summaries; empty = ``model``."""
-    task: MessageReceived | None = held()  # noqa: RUF009 - a declaration
+    task: MessageReceived | None = declare_held()  # noqa: RUF009 - a declaration
     """The message with its task."""
-    turn: TurnStarted | None = held()  # noqa: RUF009 - a declaration
+    turn: TurnStarted | None = declare_held()  # noqa: RUF009 - a declaration
     """The turn that takes that message."""
 
 
@@ -81,7 +81,7 @@ class MessageReceived:
     """On whose behalf it was sent; empty = the creating program's."""
     settings: ModelSettings | None = declare_sparse(None)  # noqa: RUF009 - a declaration
     """Model settings from the turn that takes the message until the run ends; None = the usual ones."""
-    turn: TurnStarted | None = held()  # noqa: RUF009 - a declaration
+    turn: TurnStarted | None = declare_held()  # noqa: RUF009 - a declaration
     """The turn that it starts at once, in the journal."""
 
 
@@ -111,7 +111,7 @@ class TurnReplied:
 
     turn: int
     message: AssistantMessage
-    finished: RunFinished | None = held()  # noqa: RUF009 - a declaration
+    finished: RunFinished | None = declare_held()  # noqa: RUF009 - a declaration
     """The end of the run whose final message it is, in the journal."""
     context_tokens: int | None = declare_sparse(None)
     """Size of the model's context, if the results of several calls share what is left of it."""
@@ -367,7 +367,7 @@ class CallResolved:
     """Whether the text of a program's answer is the JSON text of the tool's output."""
     untrusted: bool = declare_sparse(False)
     """Whether a program's answer is text from outside."""
-    turn: TurnStarted | None = held()  # noqa: RUF009 - a declaration
+    turn: TurnStarted | None = declare_held()  # noqa: RUF009 - a declaration
     """The turn that starts because the reply's last call has its result, in the journal."""
 
 

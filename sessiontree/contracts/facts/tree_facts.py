@@ -13,7 +13,7 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.recorded.approvals import ApprovalQuestion, Precedent
 from sessiontree.contracts.recorded.child_workspaces import ChangedFile
 from sessiontree.contracts.recorded.client_calls import ClientCall
-from sessiontree.contracts.recorded.codec import Recorded, declare_sparse, held, register_kind
+from sessiontree.contracts.recorded.codec import Recorded, declare_held, declare_sparse, register_kind
 from sessiontree.contracts.recorded.cron import CronJob, JobTarget, SlotCause, SlotEnd
 from sessiontree.contracts.recorded.results import ResultCause, SessionResult
 from sessiontree.contracts.recorded.senders import Principal
@@ -133,9 +133,9 @@ class SessionEnded:
     at_ms: int
     forced: bool
     """Whether it was ended without wrapping up."""
-    charged: UsageCharged | None = held(before=True)  # noqa: RUF009 - a declaration
+    charged: UsageCharged | None = declare_held(before=True)  # noqa: RUF009 - a declaration
     """Its last charge, immediately before, in the journal."""
-    report: Posted | None = held()  # noqa: RUF009 - a declaration
+    report: Posted | None = declare_held()  # noqa: RUF009 - a declaration
     """Its result on the way to its parent, in the journal."""
 
 

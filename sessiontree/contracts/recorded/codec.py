@@ -7,8 +7,9 @@ may add one. Every other change is a new version, which needs a step in ``journa
 guesses. The members ``kind`` and ``v`` of a wire object are reserved: a field of that name is written with a
 trailing underscore.
 
-A fact may hold facts that always stand next to it, in members declared with :func:`held`. The machines
-decide on single facts. :func:`pack_joined` writes what is journaled; :func:`parts_of` gives the single facts.
+A fact may hold facts that always stand next to it, in members declared with :func:`declare_held`. The
+machines decide on single facts. :func:`pack_joined` writes what is journaled; :func:`list_parts` gives the
+single facts.
 
 A kind is the name of its class in snake case.
 """
@@ -92,7 +93,7 @@ def declare_sparse(default: Any) -> Any:
     return field(default=default, metadata={"sparse": True})
 
 
-def held(*, before: bool = False) -> Any:
+def declare_held(*, before: bool = False) -> Any:
     """Return the declaration of a member that holds the fact that follows at once, or the one before.
 
     Its type is that fact's class or None. A fact holds them in the order in which they are declared.

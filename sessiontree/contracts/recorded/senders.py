@@ -72,6 +72,6 @@ def resolve_asker(sender: Sender, owners: Collection[str]) -> Principal:
     return Principal(sender.id, sender.name, sender.channel, sender.group, sender.id in owners)
 
 
-def joined(*several: Iterable[Principal]) -> tuple[Principal, ...]:
+def join_principals(*several: Iterable[Principal]) -> tuple[Principal, ...]:
     """Return all principals of several lists without duplicates, in the order of first occurrence."""
     return tuple(dict.fromkeys(chain.from_iterable(several)))

@@ -33,10 +33,10 @@ def shorten_progress(progress: object, most_chars: int = SHOWN_CHARS) -> JsonVal
     Texts are truncated. A count replaces the members that do not fit (``"…"``), the number of bytes replaces
     bytes, and ``repr`` represents values without a JSON form. Only the part that is kept is copied.
     """
-    return _shortened(progress, [most_chars], 0)
+    return _shorten(progress, [most_chars], 0)
 
 
-def _shortened(value: object, left: list[int], depth: int) -> JsonValue:
+def _shorten(value: object, left: list[int], depth: int) -> JsonValue:
     left[0] -= _NODE
     if value is None or isinstance(value, bool):
         return value
@@ -57,7 +57,7 @@ def _shortened(value: object, left: list[int], depth: int) -> JsonValue:
         return _shorten_mapping(value, left, depth)
     if isinstance(value, Sequence | Set):
         return _shorten_list(value, left, depth)
-    return _shortened(repr(value), left, depth)
+    return _shorten(repr(value), left, depth)
 
 
 def _shorten_mapping(value: Mapping[object, object], left: list[int], depth: int) -> JsonValue:
@@ -66,8 +66,8 @@ def _shorten_mapping(value: Mapping[object, object], left: list[int], depth: int
         if left[0] <= 0 or depth > _MAX_DEPTH:
             members["…"] = f"{len(value) - len(members)} more"
             break
-        name = str(_shortened(key if isinstance(key, str) else str(key), left, depth))
-        members[name] = _shortened(item, left, depth + 1)
+        name = str(_shorten(key if isinstance(key, str) else str(key), left, depth))
+        members[name] = _shorten(item, left, depth + 1)
     return members
 
 
@@ -77,5 +77,5 @@ def _shorten_list(value: Sequence[object] | Set[object], left: list[int], depth:
         if left[0] <= 0 or depth > _MAX_DEPTH:
             items.append(f"… {len(value) - len(items)} more")
             break
-        items.append(_shortened(item, left, depth + 1))
+        items.append(_shorten(item, left, depth + 1))
     return items

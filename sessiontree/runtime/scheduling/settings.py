@@ -33,7 +33,7 @@ def assign_pools(placements: Placements | None) -> dict[SessionKind, str]:
     }
 
 
-def placed_pools(placements: Placements | None) -> dict[str, Placement]:
+def list_placed_pools(placements: Placements | None) -> dict[str, Placement]:
     """Return the pools whose hosts may run on other nodes, with what is asked of these."""
     if placements is None:
         return {}
@@ -116,4 +116,4 @@ class Settings:
     @property
     def placed_pools(self) -> dict[str, Placement]:
         """The pools whose hosts may run on other nodes, with what is asked of these."""
-        return placed_pools(self.placements)
+        return list_placed_pools(self.placements)

@@ -300,7 +300,7 @@ class RpcAnswers:
         return self._functions[method.name](*given)
 
 
-def finished(work: Coroutine[Any, Any, T]) -> T:
+def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that answers without waiting, and return its result.
 
     Raises:

@@ -123,7 +123,7 @@ class CommandWatch:
         Args:
             launcher_io: What the kernel counts for the first process inside, which only root may open itself.
         """
-        bounds, use = self._bounds, usage(self._pid, launcher_io)
+        bounds, use = self._bounds, measure_usage(self._pid, launcher_io)
         self._lower(use.sessions)
         memory = use.memory_bytes
         # The search for memory that nobody owns reads many tables, so it is only made while the processes
@@ -173,7 +173,7 @@ def _read_disk_state(workspace: str) -> os.statvfs_result | None:
         return None
 
 
-def usage(pid: int, launcher_io: FileIO | None = None) -> Use:
+def measure_usage(pid: int, launcher_io: FileIO | None = None) -> Use:
     """Return what the descendants of a process use together. Memory backed by files does not count.
 
     Args:

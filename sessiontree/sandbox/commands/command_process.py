@@ -29,9 +29,9 @@ from sessiontree.sandbox.commands.command_bounds import Bounds, Excess
 from sessiontree.sandbox.commands.command_channel import CommandChannel
 from sessiontree.sandbox.process_tree import (
     ProcessIdentity,
-    children,
     find_living_below,
     find_process_identity,
+    list_children,
 )
 
 SHOWN_AS: Final = "\ufffd"
@@ -541,12 +541,12 @@ def _kill(pid: int) -> None:
 
 def _signal_inner(pid: int, number: signal.Signals) -> bool:
     """Send a signal to the first process inside; return False if it has ended."""
-    inner = children(pid)
+    inner = list_children(pid)
     for child in inner:
         with contextlib.suppress(ProcessLookupError):
             descriptor = os.pidfd_open(child)
             try:
-                if child in children(pid):  # its id belongs to the same process
+                if child in list_children(pid):  # its id belongs to the same process
                     signal.pidfd_send_signal(descriptor, number)
             finally:
                 os.close(descriptor)

@@ -18,8 +18,8 @@ from sessiontree.sandbox.containers.engine import (
     ask_engine,
     cut_words,
     find_engine_program,
+    run_engine,
     run_words,
-    started,
 )
 
 READY: Final = b"ready\n"
@@ -89,7 +89,7 @@ class Container:
         assert ready is not None  # noqa: S101 - made by whoever starts this task
         pipe = asyncio.subprocess.PIPE
         try:
-            async with started(program, self._words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+            async with run_engine(program, self._words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
                 assert process.stdin and process.stdout and process.stderr  # noqa: S101 - pipes, as asked
                 # Read all the time: an engine that fills the pipe of its errors would stop there, and never
                 # report.

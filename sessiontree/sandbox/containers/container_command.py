@@ -29,7 +29,7 @@ from sessiontree.sandbox.commands.command_process import (
     OnOutput,
     OutputKeeper,
 )
-from sessiontree.sandbox.containers.engine import ask_engine, cut_words, exec_words, signal_words, started
+from sessiontree.sandbox.containers.engine import ask_engine, cut_words, exec_words, run_engine, signal_words
 from sessiontree.sandbox.process_tree import ProcessIdentity, find_process_identity
 
 CHUNK_BYTES: Final = 65_536
@@ -176,7 +176,9 @@ class ContainerCommand:
             output, write_output = await stack.enter_async_context(open_pipe_to_read())
             errors, write_errors = await stack.enter_async_context(open_pipe_to_read())
             nothing = asyncio.subprocess.DEVNULL
-            starting = started(self._program, words, stdin=nothing, stdout=write_output, stderr=write_errors)
+            starting = run_engine(
+                self._program, words, stdin=nothing, stdout=write_output, stderr=write_errors
+            )
             process = await stack.enter_async_context(starting)
             write_output.close()
             write_errors.close()

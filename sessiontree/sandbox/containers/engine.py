@@ -189,7 +189,7 @@ def signal_words(name: str, mark: str, signal_name: str, session: str) -> list[s
 
 
 @contextlib.asynccontextmanager
-async def started(
+async def run_engine(
     program: str, words: Sequence[str], *, stdin: int, stdout: int | BinaryIO, stderr: int | BinaryIO
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start the engine's program and yield its process; at the end it is killed if it still runs.
@@ -245,7 +245,7 @@ async def ask_engine(
         ConfinementUnavailable: it can't be started, or takes longer than ``timeout_s``.
     """
     pipe = asyncio.subprocess.PIPE
-    async with started(program, words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+    async with run_engine(program, words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:
             async with asyncio.timeout(timeout_s):
                 output, errors = await _talk(process, data, most_bytes)

@@ -24,7 +24,7 @@ from sessiontree.survey.source.census import Findings
 from sessiontree.survey.source.checkout import FileReader, read_bytes, to_printable_path
 from sessiontree.survey.source.file_program import ENTRIES, SOURCES
 from sessiontree.survey.source.records import SurveyEntry, collect_entries
-from sessiontree.survey.source.source import SourceFile, collect_findings, unread
+from sessiontree.survey.source.source import SourceFile, collect_findings, describe_unread
 
 FILE_LIMIT_S = 5.0
 """Longest processor time for one file."""
@@ -84,7 +84,7 @@ class FileProcess:
         try:
             data, total = read_bytes(self._reader, path)
         except (ToolError, OSError) as error:
-            return unread(path, f"can't be read: {error}")
+            return describe_unread(path, f"can't be read: {error}")
         # After the file was read: a kept process that waits for a slow disk would end for lack of requests.
         process = self._process = self._process or _take_kept()
         order = {"want": want, "path": to_printable_path(path), "total": total, "size": len(data)}
@@ -94,7 +94,7 @@ class FileProcess:
         if process is None or (answer is None and process.wait() == 0):
             self._end()
             answer = self._exchange(self._start(), request + data)
-        return answer if answer is not None else unread(path, f"given up: {self._explain_end()}")
+        return answer if answer is not None else describe_unread(path, f"given up: {self._explain_end()}")
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Start the process and wait until it has loaded what it needs.

@@ -43,7 +43,7 @@ class SourceFile:
     """What could not be read or parsed; empty when all could."""
 
 
-def unread(path: str, reason: str) -> SourceFile:
+def describe_unread(path: str, reason: str) -> SourceFile:
     """Return what is known of a file that could not be read."""
     return SourceFile(to_printable_path(path), "", "", Symbols(), Totals(files=1), reason)
 

@@ -9,7 +9,7 @@ from sessiontree.contracts.facts.stimuli import Incoming
 from sessiontree.contracts.facts.tree_facts import CanvasActed, CanvasChanged
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.canvas import CANVAS_USER, MAX_CANVASES, ON_CANVAS
-from sessiontree.contracts.recorded.senders import joined
+from sessiontree.contracts.recorded.senders import join_principals
 from sessiontree.tree.rules.spawn import has_channel
 from sessiontree.tree.state.canvas_state import CanvasState, find_fault
 from sessiontree.tree.state.evolve import Draft
@@ -60,7 +60,7 @@ def act_on_canvas(draft: Draft, sent: CanvasActionSent) -> None:
         error = f"session {sent.session!r} has not read {session.owed} messages yet; try again later"
     else:
         draft.write(CanvasActed(sent.session, sent.key, draft.now_ms))
-        asked_by = joined(session.spec.asked_by, (CANVAS_USER,))
+        asked_by = join_principals(session.spec.asked_by, (CANVAS_USER,))
         draft.post(
             sent.session,
             lambda post_id: Incoming(

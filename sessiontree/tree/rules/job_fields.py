@@ -16,7 +16,7 @@ from sessiontree.contracts.recorded.cron import (
     CronJob,
     JobWanted,
 )
-from sessiontree.contracts.recorded.senders import joined
+from sessiontree.contracts.recorded.senders import join_principals
 from sessiontree.tree.rules.timetable import check_expression, check_zone, read_time
 from sessiontree.tree.state.budgets import find_endless
 from sessiontree.tree.state.protocol import JobAsked
@@ -72,7 +72,7 @@ def update_job(job: CronJob, wanted: JobWanted, asked: JobAsked) -> CronJob:
         **_read_times(job, wanted, asked.wall_ms),
         # Both only grow: what an earlier change brought in may still be in the job, with its author and its
         # taint.
-        asked_by=joined(job.asked_by, asked.asked_by),
+        asked_by=join_principals(job.asked_by, asked.asked_by),
         taint=asked.taint or job.taint,
     )
     if changed.once_ms is not None and changed.until_ms is not None:

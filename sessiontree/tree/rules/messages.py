@@ -6,11 +6,11 @@ from sessiontree.contracts.errors import PermissionDenied, SessionClosed, Sessio
 from sessiontree.contracts.facts.stimuli import Incoming
 from sessiontree.contracts.facts.tree_facts import ChannelSaid, MessagePassed
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.recorded.senders import joined
+from sessiontree.contracts.recorded.senders import join_principals
 from sessiontree.contracts.settings.settings import MINUTE_MS
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.tree.rules.lifecycle import find_taint_source
-from sessiontree.tree.rules.spawn import find_channels, left_out
+from sessiontree.tree.rules.spawn import explain_left_out, find_channels
 from sessiontree.tree.state.evolve import Draft
 from sessiontree.tree.state.protocol import (
     AcceptSessionMessage,
@@ -31,7 +31,7 @@ def say(draft: Draft, asked: ChannelMessageAsked) -> None:
         why = "a worker does not talk to people; its result goes to its parent"
     else:
         channel = next(find_channels(draft.state, asked.session), None)
-        broken = left_out(draft.state, session) or _find_exceeded_limit(draft, session, asked.text)
+        broken = explain_left_out(draft.state, session) or _find_exceeded_limit(draft, session, asked.text)
         if channel is None:
             why = "no session at or above it owns a channel; give the tree one with channel=…"
         elif broken is not None:
@@ -62,7 +62,7 @@ def send(draft: Draft, asked: SendAsked) -> None:
         draft.tell(RefuseChannelMessage(found))
         return
     sender, to = state.sessions[asked.session], found.spec.session_id
-    broken = left_out(state, sender) or _find_exceeded_limit(draft, sender, asked.text)
+    broken = explain_left_out(state, sender) or _find_exceeded_limit(draft, sender, asked.text)
     if broken is not None:
         reason = f"session {asked.session!r} can't send a message to {to!r}: {broken}"
         draft.tell(RefuseChannelMessage(PermissionDenied(PermissionTier.WORKSPACE, reason)))
@@ -80,7 +80,7 @@ def send(draft: Draft, asked: SendAsked) -> None:
             text,
             mode=asked.mode,
             origin="child" if to == sender.spec.parent else "parent",
-            asked_by=joined(sender.spec.asked_by, asked.asked_by),
+            asked_by=join_principals(sender.spec.asked_by, asked.asked_by),
             taint=find_taint_source(sender),
         ),
     )

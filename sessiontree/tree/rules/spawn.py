@@ -10,7 +10,7 @@ from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefuse
 from sessiontree.contracts.facts.tree_config import AgentRow, SessionSpec, TreeConfig
 from sessiontree.contracts.facts.tree_facts import SessionAdopted, SessionSpawned, SpawnDenied, TreeCreated
 from sessiontree.contracts.kinds import ExecSecurity, SessionKind, SystemAnswer, WorkspaceAccess
-from sessiontree.contracts.recorded.senders import joined
+from sessiontree.contracts.recorded.senders import join_principals
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.tree.state.budgets import add_seconds, find_endless, find_shortage
@@ -176,7 +176,7 @@ def _build_spec(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -
         system_tier=choose_strictest(parent.spec.system_tier, row.system_tier),
         dedicated=draft.state.charter.dedicated or (asked.dedicated and from_program),
         exec_security=choose_most_secure(parent.spec.exec_security, row.exec_security),
-        asked_by=joined(parent.spec.asked_by, asked.asked_by),
+        asked_by=join_principals(parent.spec.asked_by, asked.asked_by),
         workspace_access=choose_narrowest(parent.spec.workspace_access, row.workspace_access),
         stays_open=asked.stays_open and from_program,
         ttl_s=ttl_s,
@@ -419,7 +419,7 @@ def has_channel(state: TreeState, session: str) -> bool:
 
     The session or one above it must have a channel and be live, and no message policy may exclude its agent.
     """
-    return any(find_channels(state, session)) and left_out(state, state.sessions[session]) is None
+    return any(find_channels(state, session)) and explain_left_out(state, state.sessions[session]) is None
 
 
 def find_channels(state: TreeState, session: str) -> Iterator[Session]:
@@ -427,7 +427,7 @@ def find_channels(state: TreeState, session: str) -> Iterator[Session]:
     return (link for link in state.chain(session) if link.is_live and link.spec.owns_channel)
 
 
-def left_out(state: TreeState, session: Session) -> str | None:
+def explain_left_out(state: TreeState, session: Session) -> str | None:
     """Return why a session's agent may not send messages, or None if it may."""
     if session.spec.kind is SessionKind.MAIN:
         return None

@@ -26,7 +26,7 @@ from sessiontree.mcp.elicitation import LEFT_OUT
 from sessiontree.mcp.pins import PinnedServer, PinnedTool, compute_identity, pin_listed_tools
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.settings import reach
-from sessiontree.mcp.tool_names import tool_name
+from sessiontree.mcp.tool_names import make_tool_name
 from tests.behaviour.fact_fixtures import until
 from tests.behaviour.question_fixtures import ENDLESS
 
@@ -123,10 +123,12 @@ async def use(place: Path, server: McpServer, tools: Mapping[str, PinnedTool]) -
         place / "state", NAME, PinnedServer(identity=compute_identity(server), tools=tuple(tools.values()))
     )
     calls: Any = [
-        script_call(tool_name(NAME, name), **values) for name, values in arguments_of(tools) if name in tools
+        script_call(make_tool_name(NAME, name), **values)
+        for name, values in arguments_of(tools)
+        if name in tools
     ]
     model: Any = ScriptedModel({"main": ["hello"], "*": [calls, "done"]} if calls else ["hello"])
-    agents = {"default": AgentSpec(tools=tuple(tool_name(NAME, name) for name in tools))}
+    agents = {"default": AgentSpec(tools=tuple(make_tool_name(NAME, name) for name in tools))}
     tree = SessionTree(
         place / "work",
         model=model,

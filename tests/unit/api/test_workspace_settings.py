@@ -27,7 +27,7 @@ from sessiontree.api.agents.approval_modes import (
     fix_system_answer,
     restrict_agents,
 )
-from sessiontree.api.configuration.workspace_settings import WorkspaceSettings, narrowed
+from sessiontree.api.configuration.workspace_settings import WorkspaceSettings, narrow_arguments
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.compiled import CompiledPolicy
@@ -148,24 +148,24 @@ def _system_answers(options: Mapping[str, Any]) -> dict[str, str]:
 @given(OWNERS, WORKSPACES)
 def test_trusted_workspace_never_widens_a_right(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> None:
     """For every pair of an owner's and a workspace's settings."""
-    rights_do_not_grow(narrowed, owners, theirs)
+    rights_do_not_grow(narrow_arguments, owners, theirs)
 
 
 def _workspaces_mode(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:
-    return {**narrowed(owners, theirs), "approvals": theirs.approvals}
+    return {**narrow_arguments(owners, theirs), "approvals": theirs.approvals}
 
 
 def _forgets_the_default_mode(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:
-    return narrowed({"approvals": "auto", **owners}, theirs)
+    return narrow_arguments({"approvals": "auto", **owners}, theirs)
 
 
 def _writes_what_it_leaves(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:
-    found = narrowed(owners, theirs)
+    found = narrow_arguments(owners, theirs)
     return {**found, "policy": fix_system_answer(found["policy"])}
 
 
 def _workspaces_limits(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:
-    return {**narrowed(owners, theirs), "limits": theirs.limits}
+    return {**narrow_arguments(owners, theirs), "limits": theirs.limits}
 
 
 def _none_is_small(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:
@@ -173,18 +173,18 @@ def _none_is_small(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict
         name: min(value or 0, getattr(theirs.budget, name) or 0) or None
         for name, value in dict(owners["budget"] or Budget()).items()
     }
-    return {**narrowed(owners, theirs), "budget": Budget(**joined)}
+    return {**narrow_arguments(owners, theirs), "budget": Budget(**joined)}
 
 
 def _replaces_the_denied(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:
-    found = narrowed(owners, theirs)
+    found = narrow_arguments(owners, theirs)
     tools = found["policy"].tools.model_copy(update={"deny": theirs.deny})
     return {**found, "policy": found["policy"].model_copy(update={"tools": tools})}
 
 
 def _replaces_prompts(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:
     config = AgentConfig(prompt=theirs.prompt or "Be brief.")
-    return {**narrowed(owners, theirs), "agents": {"default": AgentSpec(config=config)}}
+    return {**narrow_arguments(owners, theirs), "agents": {"default": AgentSpec(config=config)}}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.browser.tunnels import Tunnels
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.handles.browser import PageFile
-from sessiontree.sandbox.process_tree import children, find_descendants, find_process_identity
+from sessiontree.sandbox.process_tree import find_descendants, find_process_identity, list_children
 from tests.unit.browser.browser_fixtures import browsing, pages, showing
 from tests.unit.web.site_fakes import serving
 
@@ -30,7 +30,7 @@ WAITING = "() => new Promise((done) => { window.kept = done })"
 
 def browsers() -> list[int]:
     """Return the processes below this one that are bubblewrap's."""
-    return [pid for pid in children(os.getpid()) if Path(f"/proc/{pid}/comm").read_text() == "bwrap\n"]
+    return [pid for pid in list_children(os.getpid()) if Path(f"/proc/{pid}/comm").read_text() == "bwrap\n"]
 
 
 def chromium_below(outer: int) -> int:

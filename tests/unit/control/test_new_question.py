@@ -19,7 +19,14 @@ from sessiontree.control.server import ControlServer
 from sessiontree.runtime.rights.host_services import Services
 from sessiontree.runtime.supervisor.local_supervisor import LocalSupervisor
 from sessiontree.runtime.supervisor.process.supervisor_process import SupervisorProcess
-from sessiontree.runtime.transport.rpc import Count, collect_methods, finished, get_method, make_proxy, rpc
+from sessiontree.runtime.transport.rpc import (
+    Count,
+    collect_methods,
+    get_method,
+    make_proxy,
+    rpc,
+    run_synchronously,
+)
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from tests.unit.runtime.test_supervisor_access import KEY
 from tests.unit.runtime.test_supervisor_access import opened as opened_server
@@ -127,7 +134,7 @@ async def test_question_is_served_by_every_port(tmp_path: Path) -> None:
         for proxy in each.proxies().values():
             assert await proxy.shelf("all") == Shelf("all", (), 3)
             assert await proxy.shelf("few", most=1) == Shelf("few", (), 1)
-        assert finished(each.proxies()["in this process"].shelf("now")) == Shelf("now", (), 3)
+        assert run_synchronously(each.proxies()["in this process"].shelf("now")) == Shelf("now", (), 3)
         with pytest.raises(ConfigError, match=r"^most must be a number from 0"):
             await each.proxies()["control socket"].shelf("few", -1)
 

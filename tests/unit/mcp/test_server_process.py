@@ -20,7 +20,7 @@ from sessiontree.mcp.server_pool import ServerConnection, ServerPool
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.server_tools import GivenServer
 from sessiontree.mcp.settings import McpServer, ReachedServer, reach
-from sessiontree.sandbox.process_tree import children
+from sessiontree.sandbox.process_tree import list_children
 
 pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).with_name("hostile_server_program.py")
@@ -222,7 +222,7 @@ async def test_kill_of_both_processes_leaves_none_that_the_server_started() -> N
     server, pid = process.server_pid, process.pid
     assert server is not None
     assert pid is not None
-    below = children(server)
+    below = list_children(server)
     assert len(below) == 2
     os.kill(pid, signal.SIGKILL)
     os.kill(server, signal.SIGKILL)

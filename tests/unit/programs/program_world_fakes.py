@@ -32,7 +32,7 @@ from sessiontree.programs.inside.program import Interpreters
 from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.programs.signatures import build_face
 from sessiontree.runtime.runner.calls.program_runs import ProgramHost, ProgramRuns
-from sessiontree.sandbox.process_tree import children
+from sessiontree.sandbox.process_tree import list_children
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.state import SessionState
@@ -346,7 +346,7 @@ async def interpreters() -> AsyncIterator[Monty]:
 
 def _reap() -> None:
     """Wait for the end of interpreters that were cut off; the library does not."""
-    for pid in children(os.getpid()):
+    for pid in list_children(os.getpid()):
         if _name_of(pid) == "monty":
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

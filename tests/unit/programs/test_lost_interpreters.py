@@ -13,7 +13,7 @@ import pytest
 from sessiontree import FunctionModel, ModelRequest, PolicyConfig, SessionTree, ToolPolicy, script_call
 from sessiontree.contracts.facts.session_facts import CallResolved
 from sessiontree.programs.interpreter_process import Hearer, InterpreterProcess
-from sessiontree.sandbox.process_tree import children
+from sessiontree.sandbox.process_tree import list_children
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import until
 
@@ -60,7 +60,7 @@ async def test_program_survives_the_end_of_its_interpreters(tmp_path: Path) -> N
     async with opened(tmp_path, COMPUTING) as tree:
         said = tree.main.send("go")
         await until(tree, CallResolved, count=2)
-        (pid,) = [pid for pid in children(os.getpid()) if is_interpreter(pid)]
+        (pid,) = [pid for pid in list_children(os.getpid()) if is_interpreter(pid)]
         os.kill(pid, signal.SIGKILL)
         first, total = json.loads(await said)
         assert (first, total) == ("appended first", sum(number % 7 for number in range(ROUNDS)))

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from sessiontree.runtime.transport.rpc import collect_methods, finished, get_method, make_proxy, rpc
+from sessiontree.runtime.transport.rpc import collect_methods, get_method, make_proxy, rpc, run_synchronously
 
 
 class CounterApi(Protocol):
@@ -79,10 +79,10 @@ def test_proxy_calls_through_its_port() -> None:
     """Arguments arrive in order, however they were given; what is not declared is not there."""
     port = Port(Counter())
     proxy: CounterApi = make_proxy(CounterApi, port)
-    assert finished(proxy.add(1)) == 3
-    assert finished(proxy.add(second=5, first=1)) == 6
-    assert finished(proxy.add(1, again=True)) == 103
-    assert finished(proxy.name()) == "counter"
+    assert run_synchronously(proxy.add(1)) == 3
+    assert run_synchronously(proxy.add(second=5, first=1)) == 6
+    assert run_synchronously(proxy.add(1, again=True)) == 103
+    assert run_synchronously(proxy.name()) == "counter"
     assert port.asked == [("add", (1,)), ("add", (1, 5)), ("add", (1, 2, True)), ("name", ())]
     assert not hasattr(proxy, "secret")
     assert proxy.add.__doc__ == CounterApi.add.__doc__
@@ -94,9 +94,9 @@ def test_proxy_refuses_arguments_that_do_not_fit(given: dict[str, Any]) -> None:
     port = Port(Counter())
     proxy: Any = make_proxy(CounterApi, port)
     with pytest.raises(TypeError):
-        finished(proxy.add(second=3, **given) if "second" not in given else proxy.add(**given))
+        run_synchronously(proxy.add(second=3, **given) if "second" not in given else proxy.add(**given))
     with pytest.raises(TypeError):
-        finished(proxy.name(1))
+        run_synchronously(proxy.name(1))
     assert port.asked == []
 
 
@@ -113,4 +113,4 @@ def test_finished_refuses_to_wait() -> None:
         await asyncio.sleep(0)
 
     with pytest.raises(RuntimeError, match="await it on an event loop"):
-        finished(waits())
+        run_synchronously(waits())

@@ -30,7 +30,7 @@ from sessiontree.runtime.host.host import HostResources, build_tooling
 from sessiontree.runtime.rights.session_rights import make_policy_row
 from sessiontree.runtime.runner.model_requests import ModelRequestBuilder
 from sessiontree.runtime.transport.frames import Adopt
-from sessiontree.session.decide import system_prompt
+from sessiontree.session.decide import build_system_prompt
 from sessiontree.session.state import make_initial_state
 from sessiontree.testing.context import FixedStatus, fresh_report
 from sessiontree_tools import builtin_tools
@@ -140,7 +140,7 @@ def shown_is_accepted(tooling: Tooling) -> None:
         frame = adopt(kind, agent, tuple(sorted(tools)), model, tuple(sorted(delegated)))
         questioner, dispatcher = tooling(equipment, frame, rights_of(frame), now_ms)
         state = make_initial_state(frame.spec, frame.limits)
-        state.system_prompt = system_prompt(frame.spec, "", questioner.tools)
+        state.system_prompt = build_system_prompt(frame.spec, "", questioner.tools)
         state.asked_by = askers
         request = questioner.request(state)
         shown = {spec.name for spec in request.tools}

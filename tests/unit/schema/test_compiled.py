@@ -30,7 +30,7 @@ from sessiontree.contracts.tools.schema_tool import schema_tool
 from sessiontree.contracts.tools.tool import AllowEmpty, RawTool, Stripped, Tool
 from sessiontree.contracts.values.jsonable import JsonValue, compute_digest
 from sessiontree.schema.compiled import CompiledTool, compile_tool
-from sessiontree.schema.derive import derive_schema, schema_digest
+from sessiontree.schema.derive import compute_schema_digest, derive_schema
 
 
 class Change(BaseModel):
@@ -97,7 +97,7 @@ def test_compiling_keeps_name_schema_and_digest() -> None:
     """The digest is the schema's, as the journal notes it."""
     assert DECLARED.name == "declared"
     assert DECLARED.schema == derive_schema(Declared())
-    assert DECLARED.digest == schema_digest(DECLARED.schema)
+    assert DECLARED.digest == compute_schema_digest(DECLARED.schema)
     assert "x-" not in json.dumps(DECLARED.schema)
 
 

@@ -12,7 +12,7 @@ from sessiontree.contracts.facts.session_facts import SessionFact
 from sessiontree.contracts.facts.stimuli import ResultOffered, Stimulus, TroubleReported
 from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.recorded.approvals import CheckedCall
-from sessiontree.contracts.recorded.senders import joined
+from sessiontree.contracts.recorded.senders import join_principals
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.session import calls, turns
 from sessiontree.session import instructions as todo
@@ -247,7 +247,7 @@ def _rush(state: SessionState, stimulus: stimuli.Rang) -> Decision:
 
 def _forget_who_spoke_before(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
     if isinstance(one, facts.ActsFor):
-        one = replace(one, askers=joined(*(waiting.asked_by for waiting in state.inbox)))
+        one = replace(one, askers=join_principals(*(waiting.asked_by for waiting in state.inbox)))
     yield one
 
 

@@ -264,7 +264,9 @@ def compact(state: SessionState, text: str = "so far") -> facts.ContextCompacted
     question = compaction.build_summary_question(state, begun)
     assert question[:-1] == state.transcript[: begun.upto]
     assert not unpaired(question)
-    (fact,) = compaction.answered(state, begun, stimuli.ModelAnswered(5, begun.turn, reply(text=text))).facts
+    (fact,) = compaction.take_reply(
+        state, begun, stimuli.ModelAnswered(5, begun.turn, reply(text=text))
+    ).facts
     evolve(state, fact)
     return fact if isinstance(fact, facts.ContextCompacted) else None
 

@@ -91,17 +91,17 @@ def only_whole_replies_complete(answered: Answered, said: list[Reply]) -> None:
 @given(REPLIES)
 def test_final_message_is_whole(said: list[Reply]) -> None:
     """Whatever the model's replies end with, and whatever was asked for."""
-    only_whole_replies_complete(turns.answered, said)
+    only_whole_replies_complete(turns.take_reply, said)
 
 
 def _bare(state: Any, stimulus: ModelAnswered) -> Decision:
     """Take every reply as whole, as releases before did."""
-    return turns.answered(state, replace(stimulus, message=replace(stimulus.message, stop_reason="stop")))
+    return turns.take_reply(state, replace(stimulus, message=replace(stimulus.message, stop_reason="stop")))
 
 
 def _forgetful(state: Any, stimulus: ModelAnswered) -> Decision:
     """Drop what was said before the cut."""
-    decision = turns.answered(state, stimulus)
+    decision = turns.take_reply(state, stimulus)
     decision.facts = [
         replace(fact, text=stimulus.message.text) if isinstance(fact, facts.RunFinished) else fact
         for fact in decision.facts
@@ -111,13 +111,13 @@ def _forgetful(state: Any, stimulus: ModelAnswered) -> Decision:
 
 def _accepting(state: Any, stimulus: ModelAnswered) -> Decision:
     """Take a cut reply where the model was to go on."""
-    return turns.answered(state, replace(stimulus, on_length="accept"))
+    return turns.take_reply(state, replace(stimulus, on_length="accept"))
 
 
 def _stubborn(state: Any, stimulus: ModelAnswered) -> Decision:
     """Go on after a refusal."""
     refused = stimulus.message.stop_reason == "refusal"
-    return turns.answered(
+    return turns.take_reply(
         state,
         replace(stimulus, message=replace(stimulus.message, stop_reason="length"), on_length="continue")
         if refused

@@ -9,7 +9,7 @@ import pytest
 from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.session.decide import system_prompt
+from sessiontree.session.decide import build_system_prompt
 from sessiontree_tools import builtin_tools
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -38,7 +38,7 @@ def prompt_of(kind: SessionKind, *, typed: bool = False) -> str:
         budget=None,
         key=None,
     )
-    return system_prompt(spec, "Do what is asked.", tools)
+    return build_system_prompt(spec, "Do what is asked.", tools)
 
 
 @pytest.mark.covers("A3")

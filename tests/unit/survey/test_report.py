@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.survey.earlier import MARKER
-from sessiontree.survey.report import code, render
+from sessiontree.survey.report import quote_code, render
 from sessiontree.survey.source.census import Findings, Place, merge
 from sessiontree.survey.source.source import collect_findings, read_source
 
@@ -88,13 +88,13 @@ def test_render_of_nothing_is_a_report_too() -> None:
 )
 def test_code_is_one_span(text: str, span: str) -> None:
     """Backticks, invisible characters and cell borders mean nothing in it."""
-    assert code(text, in_table=True) == span
+    assert quote_code(text, in_table=True) == span
 
 
 @given(st.text(max_size=120))
 def test_code_spans_hold_any_text(text: str) -> None:
     """One line, printable, opened and closed by the same run of backticks, which is not inside."""
-    span = code(text)
+    span = quote_code(text)
     assert span.isprintable()
     fence = re.match(r"`+", span)
     assert fence is not None

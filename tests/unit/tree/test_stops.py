@@ -19,7 +19,7 @@ from sessiontree.contracts.facts.tree_facts import (
 )
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.settings.settings import Limits
-from sessiontree.tree.report import receipt
+from sessiontree.tree.report import build_receipt
 from sessiontree.tree.state.protocol import (
     ClockRang,
     Deliver,
@@ -322,7 +322,7 @@ def test_receipt_lists_every_descendant_in_path_order() -> None:
     harness.spawn("main", BRANCH)
     harness.spawn("main/b1", WORKER)
     harness.offer("main/w2", word=result(summary="two"))
-    lines = receipt(harness.state, "main")
+    lines = build_receipt(harness.state, "main")
     names = [line.session_id for line in lines]
     assert names == ["main", "main/b1", "main/b1/w1", *(f"main/w{number}" for number in range(1, 11))]
     assert lines[4][:6] == ("main/w2", WORKER, SessionStatus.COMPLETED, False, "two", 0)
@@ -331,7 +331,7 @@ def test_receipt_lists_every_descendant_in_path_order() -> None:
     assert {(line.agent, line.model) for line in lines} == {
         (name, models[name]) for name in {each.spec.agent for each in harness.state.sessions.values()}
     }
-    assert [line.session_id for line in receipt(harness.state, "main/b1")] == ["main/b1", "main/b1/w1"]
+    assert [line.session_id for line in build_receipt(harness.state, "main/b1")] == ["main/b1", "main/b1/w1"]
 
 
 def test_receipt_counts_what_was_left_behind() -> None:
@@ -342,7 +342,7 @@ def test_receipt_counts_what_was_left_behind() -> None:
     harness.offer(worker)
     harness.feed(LeftoversFound(harness.now_ms, worker, 3))
     assert harness.facts == [LeftoversEnded(worker, 3)]
-    assert {line.session_id: line.leftovers for line in receipt(harness.state, "main")} == {
+    assert {line.session_id: line.leftovers for line in build_receipt(harness.state, "main")} == {
         "main": 0,
         worker: 5,
     }
@@ -354,7 +354,7 @@ def test_receipt_counts_what_was_left_behind() -> None:
 def test_there_is_no_receipt_for_nobody() -> None:
     """An unknown session is an error, not an empty answer."""
     with pytest.raises(SessionNotFound, match="main/b4"):
-        receipt(Harness().open().state, "main/b4")
+        build_receipt(Harness().open().state, "main/b4")
 
 
 def test_interrupt_keeps_what_the_program_spawned_and_ends_what_a_model_did() -> None:

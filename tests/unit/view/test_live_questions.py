@@ -7,7 +7,7 @@ from typing import Any
 from sessiontree.contracts.facts.tree_facts import ClientCallEnded, ClientCallOpened
 from sessiontree.contracts.recorded.client_calls import ClientCall
 from sessiontree.view.live_tree import LiveTree
-from sessiontree.view.rows import COLUMNS, delta, find_meant_labels, snapshot
+from sessiontree.view.rows import COLUMNS, build_delta, find_meant_labels, snapshot
 from tests.unit.view.live_strategies import record, spawned
 from tests.unit.view.view_fixtures import config_of
 
@@ -37,10 +37,10 @@ def test_question_waits_in_the_model_until_it_is_answered() -> None:
     assert find_meant_labels(tree.questions["q1"], 0, shown) == (HOSTILE, "blue")
     row = dict(zip(COLUMNS, told["rows"][0], strict=True))
     assert (row["state"], row["why"]) == ("waiting for an answer", "an answer of a person")
-    assert delta(tree, before, feed="f")["questions"] == [question]
+    assert build_delta(tree, before, feed="f")["questions"] == [question]
     after = tree.revision
-    assert "questions" not in delta(tree, after, feed="f")
+    assert "questions" not in build_delta(tree, after, feed="f")
     tree.take(record(4, ClientCallEnded("q1", "ok", "a1", "person", "browser")))
     told = snapshot(tree, config_of(), feed="f")
     assert (told["questions"], told["totals"]["questions"]) == ([], 0)
-    assert delta(tree, after, feed="f")["questions"] == []
+    assert build_delta(tree, after, feed="f")["questions"] == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.facts.tree_facts import ApprovalWaiting, TreeFact
 from sessiontree.view.live_tree import LiveTree
-from sessiontree.view.rows import COLUMNS, delta, find_way_up, format_argument, snapshot
+from sessiontree.view.rows import COLUMNS, build_delta, find_way_up, format_argument, snapshot
 from tests.unit.view.live_strategies import charged, ended, record, records, requested, spawned, tree_facts
 from tests.unit.view.view_fixtures import config_of
 
@@ -21,7 +21,7 @@ Delta = Callable[[LiveTree, int], View]
 
 
 def _delta(tree: LiveTree, since: int) -> View:
-    return delta(tree, since, feed="f", is_live=True)
+    return build_delta(tree, since, feed="f", is_live=True)
 
 
 def _snapshot(tree: LiveTree) -> View:

@@ -13,7 +13,7 @@ import pytest
 from sessiontree.workspace.identity import (
     MAX_ENTRIES,
     DirectoryView,
-    difference,
+    explain_difference,
     look_at_directory,
     mark_changed,
 )
@@ -52,7 +52,7 @@ async def test_same_directory_is_recognised(workspace: Path) -> None:
     """It is the same one under another name too, and nothing but the time of its last change is new."""
     before = status_of(workspace)
     (workspace.parent / "link").symlink_to(workspace)
-    assert await difference(workspace, seen_at(workspace.parent / "link"), at_once) is None
+    assert await explain_difference(workspace, seen_at(workspace.parent / "link"), at_once) is None
     after = status_of(workspace)
     assert (before.st_mtime_ns, before.st_ino, before.st_mode) == (
         after.st_mtime_ns,
@@ -67,7 +67,7 @@ async def test_copy_is_another_directory(workspace: Path) -> None:
     """A copy with the same content and times is refused, and the reason says what differs."""
     copy = workspace.parent / "copy"
     shutil.copytree(workspace, copy)
-    reason = await difference(workspace, seen_at(copy), at_once)
+    reason = await explain_difference(workspace, seen_at(copy), at_once)
     there, here = status_of(copy).st_ino, status_of(workspace).st_ino
     assert reason == f"the directory there has inode {there}, and here it has {here}"
 
@@ -79,7 +79,10 @@ async def test_copy_of_a_disk_is_another_directory(workspace: Path) -> None:
     async def look(entries: bool) -> DirectoryView | str:
         return copied
 
-    assert await difference(workspace, look, at_once) == "a change of the directory here is not seen there"
+    assert (
+        await explain_difference(workspace, look, at_once)
+        == "a change of the directory here is not seen there"
+    )
 
 
 async def test_directory_that_changes_elsewhere_is_another_one(workspace: Path) -> None:
@@ -89,7 +92,10 @@ async def test_directory_that_changes_elsewhere_is_another_one(workspace: Path) 
         seen = look_at_directory(workspace, entries=entries)
         return replace(seen, changed_ns=seen.changed_ns + 10**9)
 
-    assert await difference(workspace, look, at_once) == "the directory there has changed later than here"
+    assert (
+        await explain_difference(workspace, look, at_once)
+        == "the directory there has changed later than here"
+    )
 
 
 async def test_late_answers_are_asked_for_again(workspace: Path) -> None:
@@ -103,7 +109,7 @@ async def test_late_answers_are_asked_for_again(workspace: Path) -> None:
     async def pause(seconds: float) -> None:
         waited.append(seconds)
 
-    assert await difference(workspace, look, pause) is None
+    assert await explain_difference(workspace, look, pause) is None
     assert len(waited) == 3
 
 
@@ -117,7 +123,7 @@ async def test_sessions_may_write_meanwhile(workspace: Path) -> None:
         (workspace / f"made-{next(numbers)}").touch()
         return seen
 
-    assert await difference(workspace, look, at_once) is None
+    assert await explain_difference(workspace, look, at_once) is None
 
 
 async def test_missing_directory_is_named(workspace: Path) -> None:
@@ -126,8 +132,8 @@ async def test_missing_directory_is_named(workspace: Path) -> None:
     async def look(entries: bool) -> DirectoryView | str:
         return "no such directory can be read there"
 
-    assert await difference(workspace, look, at_once) == "no such directory can be read there"
-    reason = await difference(workspace / "missing", look, at_once)
+    assert await explain_difference(workspace, look, at_once) == "no such directory can be read there"
+    reason = await explain_difference(workspace / "missing", look, at_once)
     assert reason is not None
     assert reason.startswith("it can't be looked at on the node of the state directory: ")
 

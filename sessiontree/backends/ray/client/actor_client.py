@@ -12,7 +12,13 @@ from sessiontree.backends.ray.client.supervisor_channel import SupervisorChannel
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
 from sessiontree.runtime.transport.progress import Progress
-from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, finished, get_method, make_proxy
+from sessiontree.runtime.transport.rpc import (
+    RpcMethod,
+    RpcResponse,
+    get_method,
+    make_proxy,
+    run_synchronously,
+)
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 T = TypeVar("T")
@@ -72,7 +78,7 @@ class ActorClient(ABC):
             SupervisorUnavailable: the supervisor does not answer now.
             SessionTreeError: it refuses, or is lost.
         """
-        return finished(question(self._blocking))
+        return run_synchronously(question(self._blocking))
 
     def request_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.control.peer import held, identify_peer
+from sessiontree.control.peer import hold_process, identify_peer
 from sessiontree.models.api_key import get_key_text
 from sessiontree.models.named_key import MAX_NAME_BYTES, read_named_key
 from sessiontree.runtime.transport.socket_files import connect_to, listen_at
@@ -92,7 +92,7 @@ class KeyServer:
 
     def _answer(self, line: socket.socket) -> None:
         peer = identify_peer(line)
-        with held(line, peer) as process:
+        with hold_process(line, peer) as process:
             if process is None or peer.uid != os.getuid():
                 return
             role = self._role_of(peer.pid)

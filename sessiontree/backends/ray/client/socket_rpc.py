@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from sessiontree.backends.ray.client.serialization import dump_value, load_value
-from sessiontree.control.peer import held, identify_peer
+from sessiontree.control.peer import hold_process, identify_peer
 from sessiontree.runtime.transport.socket_files import listen_at, open_connection_to
 
 LINES_SOCKET: Final = "lines"
@@ -229,7 +229,7 @@ class LineListener:
         except OSError:  # whoever connected is gone
             return
         peer = identify_peer(line)
-        with held(line, peer) as process:
+        with hold_process(line, peer) as process:
             is_ours = process is not None and peer.pid and peer.uid == os.getuid()
             make = self._admitted.get(peer.pid) if is_ours else None
         if make is None:

@@ -13,7 +13,7 @@ import ray
 from sessiontree.backends.ray.engine import engine_home
 from sessiontree.contracts.errors import describe_error
 from sessiontree.version import VERSION
-from sessiontree.workspace.identity import DirectoryView, difference, look_at_directory
+from sessiontree.workspace.identity import DirectoryView, explain_difference, look_at_directory
 
 ANSWER_S: Final = 15.0
 AGENT_OPTIONS: Final[dict[str, Any]] = {
@@ -61,7 +61,7 @@ async def compare_workspace(workspace: Path, agent: Any) -> str | None:
             return f"the node did not answer within {ANSWER_S:g} s"
         return seen
 
-    return await difference(workspace, look)
+    return await explain_difference(workspace, look)
 
 
 def start_watch(scratch: Path) -> None:

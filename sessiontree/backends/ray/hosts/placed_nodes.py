@@ -28,7 +28,7 @@ from sessiontree.backends.ray.engine.program_copy import read_files
 from sessiontree.backends.ray.hosts.node_agent import AgentPlan, NodeAgent, NodeFacts
 from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.settings.placement import Placement, Placements
-from sessiontree.runtime.scheduling.settings import OBSERVING, placed_pools
+from sessiontree.runtime.scheduling.settings import OBSERVING, list_placed_pools
 from sessiontree.sandbox import launcher
 
 LOOK_S: Final = 60.0
@@ -91,7 +91,7 @@ class PlacedNodes:
     def __init__(
         self, placements: Placements, engine: RayConnection, enforcement: Literal["required", "best_effort"]
     ) -> None:
-        self._pools = placed_pools(placements)
+        self._pools = list_placed_pools(placements)
         self._engine = engine
         self._enforcement = enforcement
         self._places: dict[str, tuple[NodePlace, NodeFacts]] = {}

@@ -18,7 +18,7 @@ from weakref import WeakSet
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.runtime.scheduling.settings import COPIES, Settings, list_hidden_places
 from sessiontree.sandbox import Jail, Level, build_py_executable, prepare_canaries, probe
-from sessiontree.sandbox.process_tree import ProcessIdentity, children, find_process_identity
+from sessiontree.sandbox.process_tree import ProcessIdentity, find_process_identity, list_children
 
 LOOK_S: Final = 0.1
 UNSEEN_S: Final = 1.0
@@ -144,7 +144,7 @@ class StartMonitor:
         """Return the process if the launcher has not begun in it yet."""
         if self._raylet is None:
             return None
-        found = children(self._raylet)
+        found = list_children(self._raylet)
         self._others.intersection_update(found)
         for pid in found:
             if pid in self._others:

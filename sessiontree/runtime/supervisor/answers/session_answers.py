@@ -32,7 +32,7 @@ from sessiontree.runtime.transport.supervisor_api import (
     SessionApi,
     SessionRecord,
 )
-from sessiontree.tree.report import ReceiptLine, receipt
+from sessiontree.tree.report import ReceiptLine, build_receipt
 from sessiontree.tree.state import protocol as tree_stimuli
 
 
@@ -158,7 +158,7 @@ class SessionAnswers(SessionApi):
             await controller.settle(asked, f"stop:{session}")
             await ended
         await controller.departures.wait(session)
-        return receipt(controller.state, session)
+        return build_receipt(controller.state, session)
 
     async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
         """Have a session and everything below it stop what they do; returns the state of each afterwards.
@@ -172,7 +172,7 @@ class SessionAnswers(SessionApi):
         asked = tree_stimuli.InterruptAsked(self._supervisor.clock.now_ms(), session, reason)
         await controller.settle(asked, f"interrupt:{session}")
         await self._wait_until_at_rest(tree_id, session, before)
-        return receipt(controller.state, session)
+        return build_receipt(controller.state, session)
 
     async def _wait_until_at_rest(self, tree_id: str, head: str, after: int) -> None:
         """Wait until the sessions that an interruption after this fact concerns have stopped their work."""

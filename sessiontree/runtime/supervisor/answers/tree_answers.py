@@ -12,7 +12,7 @@ from sessiontree.runtime.replay.tree_fork import Identity
 from sessiontree.runtime.supervisor.supervisor import Supervisor
 from sessiontree.runtime.supervisor.timed_jobs import change_job
 from sessiontree.runtime.transport.supervisor_api import TreeApi
-from sessiontree.tree.report import ReceiptLine, receipt
+from sessiontree.tree.report import ReceiptLine, build_receipt
 from sessiontree.tree.state import protocol as tree_stimuli
 
 
@@ -51,7 +51,7 @@ class TreeAnswers(TreeApi):
 
     async def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
         """Return every session of a tree with its state."""
-        return receipt(self._supervisor.tree(tree_id).state, "main")
+        return build_receipt(self._supervisor.tree(tree_id).state, "main")
 
     async def measure_waited_s(self, tree_id: str) -> float:
         """Return how long a tree did nothing but wait for hosts, rate limiters and retries, in seconds."""

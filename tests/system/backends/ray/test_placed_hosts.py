@@ -19,7 +19,13 @@ from sessiontree.backends.ray.client.socket_rpc import LineListener
 from sessiontree.backends.ray.hosts.placed_hosts import UNFIT_S, HostOrder, PlacedPools, PlacedTransport
 from sessiontree.backends.ray.hosts.placed_nodes import NodePlace, TreePlaces
 from sessiontree.contracts.settings.placement import NODE_LABEL, Placement, Placements
-from sessiontree.runtime.scheduling.settings import ACTING, BRANCHING, OBSERVING, assign_pools, placed_pools
+from sessiontree.runtime.scheduling.settings import (
+    ACTING,
+    BRANCHING,
+    OBSERVING,
+    assign_pools,
+    list_placed_pools,
+)
 from sessiontree.runtime.timing.clock import read_monotonic_ms
 from sessiontree.runtime.transport.frames import Hello
 from sessiontree.runtime.transport.link import HostLost
@@ -81,9 +87,9 @@ def test_branches_have_their_own_pool_only_if_they_are_placed() -> None:
     """Otherwise they share the hosts of Main, which are never placed."""
     from_program = {"worker": {"num_cpus": 1}}
     assert set(assign_pools(None).values()) == {ACTING, OBSERVING}
-    assert ACTING not in placed_pools(Placements.from_given({**from_program, "branch": {}}))
+    assert ACTING not in list_placed_pools(Placements.from_given({**from_program, "branch": {}}))
     assert set(assign_pools(Placements.from_given({"branch": {}})).values()) == {ACTING, BRANCHING, OBSERVING}
-    assert placed_pools(Placements.from_given(from_program)) == {OBSERVING: Placement(num_cpus=1)}
+    assert list_placed_pools(Placements.from_given(from_program)) == {OBSERVING: Placement(num_cpus=1)}
 
 
 class Agent:

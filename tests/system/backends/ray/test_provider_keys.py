@@ -40,7 +40,7 @@ import numpy
 from sessiontree import AgentConfig, AgentSpec, AsyncFunctionModel, HTTPSettings, MemorySettings
 from sessiontree import PermissionTier, ProviderModel, Runtime, SessionKind, SessionTree, ToolContext, tool
 from sessiontree.backends.ray.client.key_server import KEYS_SOCKET, fetch_key, fetch_options, take_variables
-from sessiontree.sandbox.process_tree import children
+from sessiontree.sandbox.process_tree import list_children
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
 
@@ -83,7 +83,7 @@ def remembered(pid):
     return sorted(found)
 
 def everybody_below(pid):
-    for child in children(pid):
+    for child in list_children(pid):
         yield child
         yield from everybody_below(child)
 

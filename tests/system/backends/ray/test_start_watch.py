@@ -35,7 +35,7 @@ from sessiontree.backends.ray.hosts.process_start import (
 )
 from sessiontree.backends.ray.supervisor_launch import _give_up
 from sessiontree.control.client import ControlClient
-from sessiontree.sandbox.process_tree import children, find_process_identity
+from sessiontree.sandbox.process_tree import find_process_identity, list_children
 from tests.system.house.error_fixtures import has_cause
 
 PATIENCE_S = 60.0
@@ -300,7 +300,7 @@ def starting() -> list[int]:
     """Return the processes that the private Ray of this program has begun and does not know yet."""
     (raylet,) = (server.pid for server in list_watched_servers() if server.name == RAYLET)
     found = []
-    for pid in children(raylet):
+    for pid in list_children(raylet):
         with contextlib.suppress(OSError):  # it ended just now
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if any(word.endswith(b"default_worker.py") for word in words):

@@ -11,7 +11,7 @@ import pytest
 
 from sessiontree.bench.ledger.leases import SampleLease
 from sessiontree.bench.ledger.ledger import Ledger
-from sessiontree.bench.ledger.ledger_tables import SEEN_MS, now_ms
+from sessiontree.bench.ledger.ledger_tables import SEEN_MS, read_time_ms
 
 COMMAND = (
     "INSERT INTO commands(owner, kind, circumstances, started_at_ms, worked_ms, ended_at_ms) "
@@ -37,7 +37,7 @@ class Programs:
         await ledger.prepare({"suite": "s"}, [f"s{number}" for number in range(100)], 1, 0)
 
         def log(db: sqlite3.Connection) -> None:
-            now = now_ms(db)
+            now = read_time_ms(db)
             db.execute(COMMAND, (name, kind, now - age_ms - 1_000, 1_000, now if is_over else None))
 
         await ledger.do(log)

@@ -22,7 +22,7 @@ from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 from sessiontree import ConfigError, FunctionModel, ModelRequest, ToolCall, script_call
 from sessiontree.bench.suite.samples import load_samples
 from sessiontree.bench.suites.bfcl import EPISODE, bfcl, plan_turns
-from sessiontree.bench.suites.bfcl_entries import call_source, entries, parse_call
+from sessiontree.bench.suites.bfcl_entries import call_source, load_entries, parse_call
 from sessiontree.bench.suites.ground_truth import GroundTruth
 
 
@@ -82,7 +82,7 @@ def watcher(attempt: Any) -> FunctionModel:
 
 def facts() -> dict[str, Any]:
     """Return what is known of the entries without running any."""
-    known = entries()
+    known = load_entries()
     functions = {each.name: each for entry in known.values() for each in entry.functions}
     planned = [calls for entry in known.values() for turn in entry.plan_calls() for calls in turn]
     sources = [call_source(each.name, each.arguments) for each in planned]
