@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
 
+from sessiontree.backends.ray.client.actor_client import ActorClient
 from sessiontree.backends.ray.client.socket_rpc import SocketRpcClosed
 from sessiontree.contracts.errors import EngineLost, SessionTreeError
 from sessiontree.runtime.supervisor.process.supervisor_control import SupervisorControl
@@ -19,39 +18,12 @@ CATCH_UP_S = 5.0
 """The longest wait for events on their way, once no further events will happen."""
 
 
-class ProgressLine(Protocol):
-    """A way to the supervisor that reports progress."""
-
-    control: SupervisorControl
-
-    @property
-    def pid(self) -> int | None:
-        """The supervisor's process; None = it is not known, or on another node."""
-        ...
-
-    def call_now(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Call a method and block until the answer is there."""
-        ...
-
-    def tell(self, question: Callable[..., Any], *given: Any) -> None:
-        """Call a method without waiting for the answer."""
-        ...
-
-    async def follow(self, name: str, take: Callable[[tuple[Progress, ...], int], None]) -> None:
-        """Take in what a watch holds, as it happens.
-
-        Raises:
-            SocketRpcClosed: not that way; ask :meth:`SupervisorControl.progress`.
-        """
-        ...
-
-
 class PulledHub(ProgressHub):
     """The hub of one reader, which cancels the reader's pull when the reader is closed."""
 
     pull: asyncio.Task[None] | None = None
 
-    def __init__(self, line: ProgressLine, name: str) -> None:
+    def __init__(self, line: ActorClient, name: str) -> None:
         super().__init__()
         self._line = line
         self.name = name
@@ -92,7 +64,7 @@ class PulledHub(ProgressHub):
 class ProgressPuller:
     """Pulls progress events from the supervisor, with one task for each open reader."""
 
-    def __init__(self, line: ProgressLine) -> None:
+    def __init__(self, line: ActorClient) -> None:
         self._line = line
         self._pulls: set[asyncio.Task[None]] = set()
 
