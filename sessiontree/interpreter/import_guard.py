@@ -262,13 +262,13 @@ class ClosedImports:
 
     def _is_installed_file(self, file: str) -> bool:
         """Return whether a file is installed code."""
-        return file.startswith("<frozen ") or self._environment().hold(file) or OURS.hold(file)
+        return file.startswith("<frozen ") or self._list_environment().hold(file) or OURS.hold(file)
 
     def _is_in_environment(self, path: str) -> bool:
         """Return whether an entry of ``sys.path`` is an installed place."""
-        return os.path.isabs(path) and self._environment().hold(path)
+        return os.path.isabs(path) and self._list_environment().hold(path)
 
-    def _environment(self) -> Directories:
+    def _list_environment(self) -> Directories:
         """Return the environment's directories; recomputed if ``site`` has changed them."""
         seen = (sys.prefix, *site.PREFIXES, site.ENABLE_USER_SITE, site.USER_SITE)
         if seen != self._seen:
@@ -279,7 +279,7 @@ class ClosedImports:
 
     def _choose_finder(self, path: str) -> object:
         """Return the finder of a directory outside the environment; leave the others to Python."""
-        if self._environment().hold(path) or self._copied.hold(path) or _is_of_a_package(path):
+        if self._list_environment().hold(path) or self._copied.hold(path) or _is_of_a_package(path):
             raise ImportError(path)
         if path in sys.path and os.path.isdir(path):
             return DeclaredPackages(path, self._declared)

@@ -129,7 +129,7 @@ class ChainState:
         for chunk in chunks:
             self.index_sum = (self.index_sum + index_mark(chunk.span(row.n))) & _MASK
 
-    def flaw(self, reason: str) -> Flaw:
+    def make_flaw(self, reason: str) -> Flaw:
         """Return the flaw that begins right after the last good segment."""
         return Flaw(self.n + 1, self.seq, reason)
 
@@ -309,10 +309,10 @@ class RowScan:
                     progress.accept(row, chunks)
                     yield row, chunks
             except DamageError as error:
-                self.flaw = progress.flaw(str(error))
+                self.flaw = progress.make_flaw(str(error))
                 return
         if head_n > progress.n:
-            self.flaw = progress.flaw(f"segment {progress.n + 1} is missing")
+            self.flaw = progress.make_flaw(f"segment {progress.n + 1} is missing")
 
     def run(self) -> Flaw | None:
         """Scan to the end and return the damage that ended the scan, if any did."""

@@ -351,7 +351,7 @@ class Spellings:
         self._add(claude)
         self._add(_derive_other_cases([*aliases.items(), *claude]))
 
-    def canonical(self, spelling: str) -> str | None:
+    def find_canonical(self, spelling: str) -> str | None:
         """Return the canonical name of a spelling, or None."""
         return self._canonical.get(spelling)
 

@@ -351,7 +351,7 @@ class _Cleaner:
         while waiting := [name for name in self._used if name not in kept]:
             for name in waiting:
                 where: Place = ("$defs", name)
-                target = self._flattener.joined(self._flattener.target(f"#/$defs/{name}"), where, follow=True)
+                target = self._flattener.join(self._flattener.target(f"#/$defs/{name}"), where, follow=True)
                 kept[name] = self._clean_node(target, where, may_lack=False)
         return {**cleaned, "$defs": dict(sorted(kept.items()))} if kept else cleaned
 
@@ -372,7 +372,7 @@ class _Cleaner:
         schema = _unwrap_reference(schema)
         if "$ref" in schema:
             return self._clean_reference(schema, place, may_lack=may_lack)
-        schema = self._flattener.joined(schema, place, follow=False)
+        schema = self._flattener.join(schema, place, follow=False)
         schema = self._convert_alternatives(schema, place)
         schema = list_values(schema, self._dialect, self._report, place)
         if isinstance(schema.get("anyOf"), list):
@@ -411,7 +411,7 @@ class _Cleaner:
         beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
         told = {keyword: value for keyword, value in beside.items() if keyword in ANNOTATIONS}
         asked = {keyword: value for keyword, value in beside.items() if keyword not in ANNOTATIONS}
-        found = self._flattener.joined(self._flattener.target(ref), place, follow=True)
+        found = self._flattener.join(self._flattener.target(ref), place, follow=True)
         if asked:
             found = require_both(found, asked, self._report, place)
         # A reference is cut where it returns to one that is being written out around it.

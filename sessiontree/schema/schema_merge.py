@@ -267,7 +267,7 @@ class Flattener:
 
         Variants that no object fits are left out: only objects are relevant here.
         """
-        schema = self.joined(self._resolve(schema, place, follow=follow), place, follow=follow)
+        schema = self.join(self._resolve(schema, place, follow=follow), place, follow=follow)
         base = {keyword: value for keyword, value in schema.items() if keyword not in _VARIANTS}
         for union in _VARIANTS:
             variants = schema.get(union)
@@ -291,7 +291,7 @@ class Flattener:
                 base = require_both(base, merged, self._report, place)
         return base
 
-    def joined(self, schema: Schema, place: Place, *, follow: bool) -> Schema:
+    def join(self, schema: Schema, place: Place, *, follow: bool) -> Schema:
         """Return the schema with everything that ``allOf`` requires added to its own constraints."""
         parts = schema.get(_CONJUNCTION)
         if not isinstance(parts, list):
@@ -300,7 +300,7 @@ class Flattener:
         for index, part in enumerate(parts):
             if isinstance(part, dict):
                 where = (*place, _CONJUNCTION, index)
-                inner = self.joined(self._resolve(part, where, follow=follow), where, follow=follow)
+                inner = self.join(self._resolve(part, where, follow=follow), where, follow=follow)
                 base = require_both(base, inner, self._report, where)
         effect: Effect = "wider" if _can_interfere([*parts, base]) else "same"
         self._report.add(place, _CONJUNCTION, effect, "merged into one schema")

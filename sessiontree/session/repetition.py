@@ -73,7 +73,7 @@ class Repetition:
             "task or the rights, or raise Limits(max_repeats=…)"
         )
 
-    def advice(self, most: int) -> str:
+    def build_advice(self, most: int) -> str:
         """Return the warning for the model."""
         return (
             f"{_BEGIN}of {self.call.name} {self.count} times in a row, and it ended alike each time. Do not "

@@ -298,7 +298,7 @@ def _answer_repetition(state: SessionState, decision: Decision, at_ms: int) -> b
         _finish_run(state, decision, "", loop.problem)
         return True
     if not loop.is_told:
-        decision.facts.append(notice(f"{state.turn}:repeats", loop.advice(most), at_ms))
+        decision.facts.append(notice(f"{state.turn}:repeats", loop.build_advice(most), at_ms))
         return True
     return False
 

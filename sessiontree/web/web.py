@@ -210,8 +210,10 @@ class OutboundWeb:
         self._turns = asyncio.Semaphore(settings.max_at_once)
         # Reading the authorities' certificates takes some 30 ms, so it happens once, at the first need.
         self._secured = cache(partial(_load_certificates, settings.ca_file))
-        self._pages = self._client(settings.ports, settings.allow_private, settings.max_redirects)
-        self._search = None if settings.search_url is None else self._provider(settings.search_url, now_s)
+        self._pages = self._make_client(settings.ports, settings.allow_private, settings.max_redirects)
+        self._search = (
+            None if settings.search_url is None else self._make_provider(settings.search_url, now_s)
+        )
         self._speech = None if settings.speech_url is None else self._make_speaker(settings.speech_url)
 
     @property
@@ -280,7 +282,9 @@ class OutboundWeb:
             raise ExecutionError("no speech service is configured: WebSettings(speech_url=…)")
         return await self._speech.speak(wanted)
 
-    def _client(self, ports: tuple[int, ...], allow_private: tuple[str, ...], redirects: int) -> WebClient:
+    def _make_client(
+        self, ports: tuple[int, ...], allow_private: tuple[str, ...], redirects: int
+    ) -> WebClient:
         settings = self._settings
         rules = AddressRules(ports=ports, allow_private=allow_private)
         return WebClient(
@@ -296,7 +300,7 @@ class OutboundWeb:
             self._secured,
         )
 
-    def _provider(self, url: str, now_s: Callable[[], float]) -> SearchCache:
+    def _make_provider(self, url: str, now_s: Callable[[], float]) -> SearchCache:
         """Return the provider, with a client that may reach only its address, without redirects."""
         return SearchCache(
             Searxng(url, self._make_service_client(url, "search_url", "a search provider")), now_s
@@ -323,7 +327,7 @@ class OutboundWeb:
                 "as 'http://127.0.0.1:8888', without user name and password; it is not shown, since it may "
                 "hold a key"
             ) from None
-        return self._client((address.port,), (_place(address),), redirects=0)
+        return self._make_client((address.port,), (_place(address),), redirects=0)
 
 
 def _load_certificates(ca_file: Path | None) -> ssl.SSLContext:

@@ -75,7 +75,7 @@ class GitFiles:
                 return ""
         return commit
 
-    def listed(self, workspace: Path) -> frozenset[str]:
+    def list_files(self, workspace: Path) -> frozenset[str]:
         """Return the paths that the commit has or that are not ignored, as ``os.fsdecode`` spells them.
 
         Raises:

@@ -99,7 +99,7 @@ class OwnCopy:
             return "all", "", None
         git = GitFiles(self._place / "git")
         commit = git.prepare(source)
-        return "git", commit, git.listed(source)
+        return "git", commit, git.list_files(source)
 
     def finish(self, parent: Path, commit: str) -> CopyChanges:
         """Keep what differs from the beginning; the copy itself stays until :meth:`clear`.
@@ -136,7 +136,7 @@ class OwnCopy:
         began = Copied({path: FileState(*values) for path, values in stored["files"].items()})
         only = None
         if stored["git"]:  # a file that the child lets git ignore still belongs to the copy
-            only = GitFiles(self._place / "git").listed(self.root) | began.files.keys()
+            only = GitFiles(self._place / "git").list_files(self.root) | began.files.keys()
         return began, scan_files(str(self.root), began, only=only)
 
     def _keep_contents(self, changed: Sequence[ChangedFile]) -> tuple[ChangedFile, ...]:

@@ -98,7 +98,7 @@ class LogFolder:
         """Return the id of the eval set in it; the first command makes one if the definition gives none."""
         return str(eval_set_id_for_log_dir(str(self.path), given))
 
-    def newest(self, task: CapturedTask) -> FoundLog | None:
+    def find_newest(self, task: CapturedTask) -> FoundLog | None:
         """Return the newest log of a task; None = it has none."""
         logs = self._list_task_logs(task)
         return logs[0] if logs else None

@@ -123,7 +123,7 @@ class EvalSetRun:
         for attempt in range(1, self._order.attempts + 1):
             async with self._places:
                 # Looked at before each attempt: a worker that was lost may have finished its log.
-                log = await asyncio.to_thread(self._folder.newest, task)
+                log = await asyncio.to_thread(self._folder.find_newest, task)
                 if log is not None and is_complete(log, task):
                     return
                 resume = None if log is None else log.info.name

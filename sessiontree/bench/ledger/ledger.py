@@ -388,7 +388,7 @@ class Ledger:
             self._thread.call_on_loop(self.on_lost, lease_id)
         return held
 
-    async def others(self) -> dict[str, tuple[str, int]]:
+    async def list_others(self) -> dict[str, tuple[str, int]]:
         """Return the owner and the beat of each open lease of other programs."""
 
         def run(db: sqlite3.Connection) -> dict[str, tuple[str, int]]:

@@ -157,7 +157,7 @@ class HeartbeatMonitor:
         self._lease_s = lease_s
         self._seen: dict[str, tuple[int, float]] = {}
 
-    def expired(self, beats: Mapping[str, int], now_s: float) -> dict[str, int]:
+    def find_expired(self, beats: Mapping[str, int], now_s: float) -> dict[str, int]:
         """Take in the beats of all open leases; return those that have not changed for too long.
 
         Args:

@@ -47,7 +47,7 @@ class ModuleTree:
             self.files[self._name_module(path)] = path
             waiting += self._find_imports(path)
 
-    def releases(self) -> dict[str, str]:
+    def list_releases(self) -> dict[str, str]:
         """Return the releases of the installed distributions that the files import, by name."""
         found: dict[str, str] = {}
         own = {name.partition("/")[0].removesuffix(".py") for name in self.files}

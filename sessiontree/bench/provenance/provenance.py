@@ -47,7 +47,7 @@ def collect_provenance(
     """
     tree = ModuleTree(_list_files(suite), suite.folder)
     facts = {"sessiontree": VERSION, "python": platform.python_version()}
-    facts |= {f"package {name}": release for name, release in tree.releases().items()}
+    facts |= {f"package {name}": release for name, release in tree.list_releases().items()}
     facts |= {f"module {name}": digest_of_module(path) for name, path in sorted(tree.files.items())}
     facts |= dict(_collect_code_facts(suite))
     facts |= dict(_collect_tree_facts(suite))

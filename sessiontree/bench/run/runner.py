@@ -398,10 +398,10 @@ class _Driver:
 
     async def _take_over(self) -> None:
         """Let samples wait again whose holders are gone, and remove their workspaces."""
-        others = await self._ledger.others()
+        others = await self._ledger.list_others()
         gone = {lease: beat for lease, (owner, beat) in others.items() if has_ended(owner)}
         beats = {lease: beat for lease, (_, beat) in others.items() if lease not in gone}
-        gone |= self._watch.expired(beats, asyncio.get_running_loop().time())
+        gone |= self._watch.find_expired(beats, asyncio.get_running_loop().time())
         if gone:
             for name in await self._ledger.take_over(gone, self._options.retries):
                 await _remove(self._place.path / WORKSPACES / name)

@@ -232,7 +232,7 @@ class MemoryService(MemoryApi):
         self._place = place
         self._open_store = open_store
         self._supervision = supervision
-        self._grants = MemoryGrants(self._whose)
+        self._grants = MemoryGrants(self._resolve_grants)
         self._opening: asyncio.Future[MemoryStore] | None = None
         self._closed = False
         self._unfinished: set[str] = set()
@@ -261,7 +261,7 @@ class MemoryService(MemoryApi):
         """Store records for the grant's session, once for a key; durable when this returns."""
         check_new(records)
         scope = await self._grants.check(grant, "remember")
-        store = await self._opened()
+        store = await self._ensure_open()
         self._unfinished.add(scope.tree_id)
         # The session is part of the key, so no other session can use its key first.
         return await store.store(records, scope, f"{scope.session}\n{key}")
@@ -273,7 +273,7 @@ class MemoryService(MemoryApi):
         """
         check_selection(selection)
         scope = await self._grants.check(grant, "forget")
-        store = await self._opened()
+        store = await self._ensure_open()
         name = (scope.tree_id, scope.session, key)
         gone = await store.forget(selection, scope)
         before = self._forgotten.get(name, [])
@@ -309,7 +309,7 @@ class MemoryService(MemoryApi):
             if not self._opening.cancelled() and self._opening.exception() is None:
                 await self._opening.result().close()
 
-    async def _whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Sequence[Whose]:
+    async def _resolve_grants(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Sequence[Whose]:
         told = await self._supervision.resolve_grants(wanted)
         for end in told.ended:
             self.ended(end)
@@ -317,12 +317,12 @@ class MemoryService(MemoryApi):
 
     async def _prepare_store(self) -> MemoryStore:
         """Return the store once every tree that is known to have completed is marked."""
-        store = await self._opened()
+        store = await self._ensure_open()
         if self._marking:
             await asyncio.wait(set(self._marking))
         return store
 
-    async def _opened(self) -> MemoryStore:
+    async def _ensure_open(self) -> MemoryStore:
         """Return the store, opened once for all callers; after a failure the next caller opens it again."""
         if self._closed:
             raise MemoryFailed(

@@ -62,7 +62,7 @@ class ToolOffer:
         self._entries = list(entries)
         self._offered = offered
         self._kept: tuple[str, Collection[str], tuple[ToolSpec, ...]] = ("", (), ())
-        self.names = tuple([entry.name for entry in self._shown(self._entries)])
+        self.names = tuple([entry.name for entry in self._select_shown(self._entries)])
         """Those that its model is offered."""
 
     def show(self, model: str, gone: frozenset[str] = frozenset()) -> tuple[ToolSpec, ...]:
@@ -74,7 +74,7 @@ class ToolOffer:
         if not specs or (kept_model, kept_gone) != (model, gone):
             dialect = choose_dialect(model)
             held = [entry for entry in self._entries if entry.name not in gone]
-            shown = self._shown(held)
+            shown = self._select_shown(held)
             rest = IN_SCHEMAS if len(shown) == len(held) else SEARCHED
             specs = tuple(
                 [
@@ -89,7 +89,7 @@ class ToolOffer:
             self._kept = (model, gone, specs)
         return specs
 
-    def _shown(self, held: list[ToolEntry]) -> list[ToolEntry]:
+    def _select_shown(self, held: list[ToolEntry]) -> list[ToolEntry]:
         """Return what is offered: all, unless programs can call the others and a search finds them."""
         if self._offered != "program":
             return held

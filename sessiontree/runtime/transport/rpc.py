@@ -108,7 +108,7 @@ class RpcMethod:
         """Whether it takes ``again``: a process that was lost may have carried out the call before."""
         return AGAIN in self.parameters
 
-    def bound(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+    def bind(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the arguments in order, as far as they were given; defaults fill the gaps between them.
 
         Raises:
@@ -126,9 +126,9 @@ class RpcMethod:
         last = max(index for index, name in enumerate(self.parameters) if name in values)
         return tuple(self._find_value(name, values) for name in list(self.parameters)[: last + 1])
 
-    def repeated(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    def repeat(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments of the same call, sent once more."""
-        return self.bound(given, {AGAIN: True}) if self.repeats else given
+        return self.bind(given, {AGAIN: True}) if self.repeats else given
 
     def _find_value(self, name: str, values: Mapping[str, Any]) -> Any:
         value = values.get(name, self.parameters[name].default)
@@ -180,7 +180,7 @@ class RpcResponse:
     value: Any
     error: Exception | None = None
 
-    def taken(self) -> Any:
+    def unwrap(self) -> Any:
         """Return the value.
 
         Raises:
@@ -247,7 +247,7 @@ def _make_proxy_class(interface: type) -> Callable[[RpcPort], Any]:
 
 def _make_proxy_method(method: RpcMethod) -> Callable[..., Any]:
     async def ask(self: Any, *given: Any, **named: Any) -> Any:
-        return await self.port.ask(method, method.bound(given, named))
+        return await self.port.ask(method, method.bind(given, named))
 
     ask.__name__ = method.name
     ask.__doc__ = method.function.__doc__

@@ -110,7 +110,7 @@ class CommandShell(RunningCommands):
         return await self.take_turn(lambda: self._run_now(make, timeout_s), channel)
 
     async def _run_now(self, make: Callable[[Seen], CommandProcess], timeout_s: float) -> Finished:
-        seen = await self._seen()
+        seen = await self._list_protected()
         try:
             process = make(seen)
             with self.hold(process):
@@ -122,7 +122,7 @@ class CommandShell(RunningCommands):
         top = len(self._workspace.rstrip("/")) + 1
         return replace(finished, put_back=tuple(path[top:] for path in put_back)) if put_back else finished
 
-    async def _seen(self) -> Seen:
+    async def _list_protected(self) -> Seen:
         """Return the protected places of the workspace; empty if a command can't write to it."""
         if not self._may_write:
             return Seen(self._workspace)

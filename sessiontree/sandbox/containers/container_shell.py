@@ -121,7 +121,7 @@ class ContainerShell(RunningCommands):
         make: Callable[[str, str], ContainerCommand],
     ) -> Finished:
         program = find_engine_program(self._spec)
-        seen = await self._seen()
+        seen = await self._list_protected()
         name = await self._container(self._make_relative(seen.paths))
         self._check_not_ended()  # it may have left while the container started
         running = make(program, name)
@@ -156,7 +156,7 @@ class ContainerShell(RunningCommands):
         top = len(self._workspace.rstrip("/")) + 1
         return tuple(path[top:] for path in paths)
 
-    async def _seen(self) -> Seen:
+    async def _list_protected(self) -> Seen:
         """Return the protected places of the workspace; empty if a command can't write to it."""
         if not self._may_write or self._spec.files == "copy":
             return Seen(self._workspace)

@@ -89,7 +89,8 @@ class Reservations:
         if not rows:
             return Admitted(None)
         fits = {
-            place: _count_times(self._left(place) - before, each) for place, (before, each) in rows.items()
+            place: _count_times(self._compute_left(place) - before, each)
+            for place, (before, each) in rows.items()
         }
         output = min(most.output_tokens, *fits.values())
         wanted = min(most.output_tokens, most.thinking_tokens + LEAST_OUTPUT)
@@ -101,7 +102,7 @@ class Reservations:
                 place = min(fits, key=lambda each: fits[each])
                 account, member = place
                 return Unaffordable(
-                    f"budget.{member}", account, to_budget_units(member, max(0, self._left(place)))
+                    f"budget.{member}", account, to_budget_units(member, max(0, self._compute_left(place)))
                 )
         granted = int(output)
         self._held[session] = {place: before + granted * each for place, (before, each) in rows.items()}
@@ -129,7 +130,7 @@ class Reservations:
             for payer in find_payers(accounts, found.account, member)
         }
 
-    def _left(self, place: tuple[str, str]) -> int:
+    def _compute_left(self, place: tuple[str, str]) -> int:
         account, member = place
         paying = self._state.accounts[account]
         held = sum(amounts.get(place, 0) for amounts in self._held.values())

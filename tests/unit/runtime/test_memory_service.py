@@ -139,7 +139,7 @@ def test_planted_bugs_are_seen(grants: type[MemoryGrants], kind: SessionKind, st
 
     def careless(store: ListStore, supervisor: Supervisor) -> MemoryService:
         core = core_over(store, supervisor)
-        core._grants = grants(core._whose)
+        core._grants = grants(core._resolve_grants)
         return core
 
     with pytest.raises(AssertionError):

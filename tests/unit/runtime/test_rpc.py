@@ -102,8 +102,8 @@ def test_proxy_refuses_arguments_that_do_not_fit(given: dict[str, Any]) -> None:
 
 def test_repeated_call_says_so() -> None:
     """A method that takes ``again`` gets it as its last argument, the defaults before it filled in."""
-    assert get_method(CounterApi.add).repeated((1,)) == (1, 2, True)
-    assert get_method(CounterApi.name).repeated(()) == ()
+    assert get_method(CounterApi.add).repeat((1,)) == (1, 2, True)
+    assert get_method(CounterApi.name).repeat(()) == ()
 
 
 def test_finished_refuses_to_wait() -> None:

@@ -18,7 +18,7 @@ class Order(Protocol):
 
     async def reach(self, number: int) -> None: ...
 
-    def passed(self, number: int) -> None: ...
+    def advance(self, number: int) -> None: ...
 
 
 async def taken_up(order: Order, arrivals: list[int]) -> list[int]:
@@ -28,7 +28,7 @@ async def taken_up(order: Order, arrivals: list[int]) -> list[int]:
     async def one(number: int) -> None:
         await order.reach(number)
         done.append(number)
-        order.passed(number)
+        order.advance(number)
 
     async with asyncio.TaskGroup() as group:
         for number in arrivals:

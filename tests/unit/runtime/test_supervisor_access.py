@@ -89,11 +89,11 @@ async def opened(state_dir: Path) -> AsyncIterator[SupervisorProcess]:
     )
     starts = ProcessStarts(no_process, no_process, no_memory, lambda answers: Nothing(), dict)
     serving = SupervisorProcess(KEY, settings, starts)
-    (await serving.ask(KEY, "open", ())).taken()
+    (await serving.ask(KEY, "open", ())).unwrap()
     try:
         yield serving
     finally:
-        (await serving.ask(KEY, "close", ())).taken()
+        (await serving.ask(KEY, "close", ())).unwrap()
 
 
 async def test_models_are_for_the_gateway_alone(tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ async def test_tree_whose_main_has_ended_bounds_no_nodes(tmp_path: Path) -> None
         for name in ("one", "other"):
             tree = replace(config(), tree_id=name, workspace=str(tmp_path))
             given: tuple[Any, ...] = (tree, {}, PackedResources(b"tools", None, name.encode()))
-            (await serving.ask(KEY, "create", given)).taken()
+            (await serving.ask(KEY, "create", given)).unwrap()
         assert serving.lifetime.places() == (b"one", b"other")
-        (await serving.ask(KEY, "stop", ("one", "main", "enough"))).taken()
+        (await serving.ask(KEY, "stop", ("one", "main", "enough"))).unwrap()
         assert serving.lifetime.places() == (b"other",)
 
 

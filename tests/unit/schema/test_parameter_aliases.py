@@ -36,23 +36,23 @@ def test_every_spelling_leads_to_the_name() -> None:
     }
     for name, accepted in expected.items():
         for spelling in accepted:
-            assert spellings.canonical(spelling) == name, spelling
-    assert spellings.canonical("Path") is None
+            assert spellings.find_canonical(spelling) == name, spelling
+    assert spellings.find_canonical("Path") is None
 
 
 def test_name_of_its_own_is_never_an_alias() -> None:
     """A tool that has both ``path`` and ``file_path`` means two things by them."""
     spellings = Spellings(["path", "file_path"], {})
-    assert spellings.canonical("file_path") == "file_path"
-    assert spellings.canonical("filePath") == "file_path"
-    assert spellings.canonical("path") == "path"
+    assert spellings.find_canonical("file_path") == "file_path"
+    assert spellings.find_canonical("filePath") == "file_path"
+    assert spellings.find_canonical("path") == "path"
 
 
 def test_spelling_that_fits_two_names_fits_none() -> None:
     """Nobody guesses between ``user_id`` and ``userID``."""
     spellings = Spellings(["userID", "userId"], {})
-    assert spellings.canonical("user_id") is None
-    assert spellings.canonical("userID") == "userID"
+    assert spellings.find_canonical("user_id") is None
+    assert spellings.find_canonical("userID") == "userID"
 
 
 def test_two_spellings_of_one_parameter_are_refused_by_both_names() -> None:

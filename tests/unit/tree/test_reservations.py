@@ -26,7 +26,7 @@ SESSIONS = 6
 class Forgetful(Reservations):
     """Planted bug: does not count what others have reserved."""
 
-    def _left(self, place: tuple[str, str]) -> int:
+    def _compute_left(self, place: tuple[str, str]) -> int:
         paying = self._state.accounts[place[0]]
         return paying.caps[place[1]] - paying.used[place[1]]
 

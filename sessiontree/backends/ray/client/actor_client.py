@@ -98,7 +98,7 @@ class ActorClient(ABC):
             raise SocketRpcClosed("the supervisor can't be reached over a socket")
         try:
             refusal: RpcResponse = await channel.calls.follow(line.ask("follow", channel.key, name))
-            refusal.taken()
+            refusal.unwrap()
         finally:
             line.close()
 

@@ -89,7 +89,7 @@ class SupervisorClient(ActorClient):
         while True:
             channel.calls.check()
             # Race: a supervisor that was lost may have done it before its answer was lost with it.
-            wanted = method.repeated(given) if again else given
+            wanted = method.repeat(given) if again else given
             try:
                 line = None if again else channel.choose_line(method)
                 answer = await (

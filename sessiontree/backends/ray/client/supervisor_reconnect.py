@@ -57,7 +57,7 @@ class SupervisorReconnect:
         """Return an answer's value, or raise its error; for a tree that was not resumed, the reason."""
         if isinstance(answer.error, TreeNotFound) and given and given[0] in self._given_up:
             raise self._given_up[given[0]]
-        return answer.taken()
+        return answer.unwrap()
 
     async def begin(self) -> None:
         """Open the supervisor.
@@ -71,7 +71,7 @@ class SupervisorReconnect:
                 opening = await self._channel.ask_unnumbered("open")
             except ActorUnavailableError:  # the start failed, and Ray repeats it
                 await asyncio.sleep(RESTART_S)
-        self._channel.track_process(opening.taken())
+        self._channel.track_process(opening.unwrap())
         await self._channel.open_line(self._make_results())
         self._channel.set_incarnation(opening.incarnation)
 
@@ -91,7 +91,7 @@ class SupervisorReconnect:
         if incarnation == channel.incarnation or channel.calls.is_closed:
             return  # Race: it was opened between the answer that names it and this
         opening = await channel.ask_unnumbered("open")
-        pid = opening.taken()
+        pid = opening.unwrap()
         if opening.incarnation == channel.incarnation:
             return  # Race: the late answer came from an earlier incarnation
         channel.track_process(pid)

@@ -223,7 +223,7 @@ class NodeActor:
             await self._turns.reach(turn[1])
         answering = asyncio.ensure_future(respond(INCARNATION, self._call, (name, given)))
         if turn is not None:
-            self._turns.passed(turn[1])
+            self._turns.advance(turn[1])
         return dump_value(await answering)
 
     async def command(self, key: str, name: str, given: bytes, turn: tuple[str, int] | None = None) -> bytes:

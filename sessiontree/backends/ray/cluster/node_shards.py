@@ -167,7 +167,7 @@ class NodeShard(ActorClient):
             raise self._convert_error(error) from None
         if isinstance(answer.error, EngineLost):  # its raylet is gone, and its process ends in a moment
             raise self.lose(answer.error.died)
-        return answer.taken()
+        return answer.unwrap()
 
     def call_now(self, function: Callable[..., Any], *given: Any) -> Any:
         """Call a method; this blocks for some milliseconds."""
@@ -180,7 +180,7 @@ class NodeShard(ActorClient):
         except TimeoutError:
             asked_of = f"the shard on {self.node} to {name}"
             raise SupervisorUnavailable(asked_of, f"it did not answer within {ANSWER_S:.0f} s") from None
-        return answer.taken()
+        return answer.unwrap()
 
     def _convert_error(self, error: RayError) -> SessionTreeError:
         """Return the error for a call that Ray did not complete; without the actor the shard is lost."""

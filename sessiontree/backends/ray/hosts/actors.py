@@ -115,7 +115,7 @@ class SupervisorPort:
         for (_, session), answer in zip(spawns, answers, strict=True):
             if not session.done():
                 try:
-                    session.set_result(answer.taken())
+                    session.set_result(answer.unwrap())
                 except Exception as error:  # noqa: BLE001 - as above
                     session.set_exception(error)
 
@@ -141,7 +141,7 @@ class SupervisorPort:
 
     async def _ask(self, token: str, name: str, *given: Any) -> Any:
         answer: RpcResponse = load_value(await self._supervisor.serve.remote(token, name, dump_value(given)))
-        return answer.taken()
+        return answer.unwrap()
 
 
 class OwnPort:
@@ -188,7 +188,7 @@ class RemoteMemory:
             )
             raise MemoryFailed(method.name, reason) from None
         answer: RpcResponse = load_value(data)
-        return answer.taken()
+        return answer.unwrap()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class SequenceGate:
         finally:
             self._waiting.pop(number, None)
 
-    def passed(self, number: int) -> None:
+    def advance(self, number: int) -> None:
         """Note that a request has begun; it is the next one's turn."""
         self._passed = max(self._passed, number)
         turn = self._waiting.get(self._passed + 1)
@@ -91,7 +91,7 @@ class SupervisorProcess:
         # Race: calls of an actor may overtake each other on their way; their numbers put them in order again.
         await self._turns.reach(number)
         answering = asyncio.ensure_future(self._answer(self._answer_program, (name, given)))
-        self._turns.passed(number)
+        self._turns.advance(number)
         return await answering
 
     async def follow(

@@ -109,7 +109,7 @@ class Program:
     def _taken(self, tree_id: str, answer: RpcResponse) -> SessionResult[Any]:
         if answer.error is not None and answer.incarnation != "first":
             raise SocketRpcClosed("restarted")
-        taken: SessionResult[Any] = answer.taken()
+        taken: SessionResult[Any] = answer.unwrap()
         return taken
 
     async def _call(self, tree_id: str, session: str) -> SessionResult[Any]:

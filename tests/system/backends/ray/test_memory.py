@@ -83,7 +83,7 @@ async def misuse(ctx: ToolContext) -> Any:
             ("forget", (Selection(path="src"), "key")),
         ):
             said[f"{asked} {name}"] = await _outcome(getattr(memory, asked)(grant, *given))
-    for asked in ("close", "revoked", "ended", "_opened"):
+    for asked in ("close", "revoked", "ended", "_ensure_open"):
         method = replace(get_method(MemoryApi.search), name=asked)
         said[asked] = await _outcome(memory.port._port.ask(method, (own,)))
     return said
@@ -205,7 +205,7 @@ async def test_worker_searches_and_other_grants_open_nothing(ray_runtime: Runtim
         whose = {"search": "done", "store": "PermissionDenied", "forget": "PermissionDenied"}
         expected = {f"{asked} own": came for asked, came in whose.items()}
         expected |= {f"{asked} {name}": came for asked in whose for name, came in refused.items()}
-        expected |= dict.fromkeys(("close", "revoked", "ended", "_opened"), "PermissionDenied")
+        expected |= dict.fromkeys(("close", "revoked", "ended", "_ensure_open"), "PermissionDenied")
         assert json.loads(said) == expected
         found: Any = (await tree.main.call("memory_search", {"query": "planted"})).details
         assert [hit["session"] for hit in found["details"]["hits"]] == ["main"]

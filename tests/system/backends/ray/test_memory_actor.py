@@ -64,7 +64,7 @@ class Memory:
     async def ask(self, name: str, *given: Any) -> Any:
         """Return the answer to a host, or raise its error."""
         answer: RpcResponse = load_value(await self.actor.answer(name, dump_value(("token", *given))))
-        return answer.taken()
+        return answer.unwrap()
 
     async def hear(self, key: str, name: str, *given: Any) -> None:
         """Notify the actor."""
@@ -90,7 +90,9 @@ def memory(store: ListStore, monkeypatch: pytest.MonkeyPatch) -> Memory:
     return Memory(store)
 
 
-@pytest.mark.parametrize("name", ["close", "revoked", "ended", "hear", "_opened", "__init__", "answer", ""])
+@pytest.mark.parametrize(
+    "name", ["close", "revoked", "ended", "hear", "_ensure_open", "__init__", "answer", ""]
+)
 async def test_hosts_ask_what_grants_allow_and_nothing_else(memory: Memory, name: str) -> None:
     """A host's call names one of four things."""
     with pytest.raises(PermissionDenied, match="is not one of search, select, store, forget"):

@@ -22,7 +22,7 @@ NOTHING = PackedResources(b"", None)
 
 async def asked(actor: NodeActor, name: str, *given: Any, key: str = KEY) -> Any:
     """Ask the actor as the creating program does."""
-    return load_value(await actor.ask(key, name, dump_value(given))).taken()
+    return load_value(await actor.ask(key, name, dump_value(given))).unwrap()
 
 
 async def test_actor_answers_its_program_alone(tmp_path: Path) -> None:

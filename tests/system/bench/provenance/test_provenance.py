@@ -88,7 +88,7 @@ def test_module_tree_holds_what_a_suite_imports(tmp_path: Path) -> None:
     tree = ModuleTree([tmp_path / "suite.py"], tmp_path)
     own = {"suite.py", "helper.py", "package/__init__.py", "package/tools.py", "package/inner.py"}
     assert set(tree.files) == own
-    assert list(tree.releases()) == ["pytest"]
+    assert list(tree.list_releases()) == ["pytest"]
     before = digest_of_module(tmp_path / "helper.py")
     (tmp_path / "helper.py").write_text("# why\nimport json  # what\n")
     assert digest_of_module(tmp_path / "helper.py") == before

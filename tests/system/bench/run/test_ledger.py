@@ -106,7 +106,7 @@ class TwoLedgers(RuleBasedStateMachine):
     def take_over(self, owner: str, is_late: bool) -> None:
         """Both end the other's leases, unless the beats were raised meanwhile."""
         ledger, other = self.ledgers[owner], next(each for each in OWNERS if each != owner)
-        seen = {lease: beat for lease, (_, beat) in self.runner.run(ledger.others()).items()}
+        seen = {lease: beat for lease, (_, beat) in self.runner.run(ledger.list_others()).items()}
         expected = self.memory.others(owner)
         twins = {lease.lease_id: twin for _, lease, twin in self.leases}
         assert {twins[lease]: beat for lease, beat in seen.items()} == expected
@@ -191,11 +191,11 @@ async def test_beats_go_on_while_the_loop_is_busy_and_report_lost_leases(tmp_pat
     async with opened(tmp_path, "p", beat_s=0.01) as ledger, opened(tmp_path, "q") as other:
         ledger.on_lost = lost.put_nowait
         (lease,) = (await ledger.lease(1, 1)).leases
-        _, before = (await other.others())[lease.lease_id]
+        _, before = (await other.list_others())[lease.lease_id]
         select.select([], [], [], 0.3)  # the loop does nothing meanwhile
-        _, after = (await other.others())[lease.lease_id]
+        _, after = (await other.list_others())[lease.lease_id]
         assert after > before
-        while not await other.take_over({lease.lease_id: (await other.others())[lease.lease_id][1]}, 3):
+        while not await other.take_over({lease.lease_id: (await other.list_others())[lease.lease_id][1]}, 3):
             pass
         assert await lost.get() == lease.lease_id
         assert not await ledger.commit(lease, DONE)

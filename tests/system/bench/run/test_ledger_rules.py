@@ -204,7 +204,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """Return what a program holds to be expired."""
         program = self.programs[name]
         clock_s = self.now_s + (program.wall_s if self.is_wall_clock else 0.0)
-        return program.watch.expired(self.ledger.others(name), clock_s)
+        return program.watch.find_expired(self.ledger.others(name), clock_s)
 
     def end(self, taken: list[str]) -> None:
         """Note leases that were taken over: none of a program whose beat is young."""
