@@ -48,7 +48,7 @@ async def directly(every: int) -> list[dict[str, Any]]:
     module: Any = sys.modules[SHIPPED["bfcl"].target.partition(":")[0]]
     found = []
     for sample in load_samples(suite)[::every]:
-        entry = module.entries()[sample.id]
+        entry = module.load_entries()[sample.id]
         episode = module.Episode(entry)
         tools = {each.name: each for each in episode.tools}
         for planned in module.planned_turns(entry):

@@ -82,7 +82,7 @@ class LossReport:
         """Add a loss; a repeated one changes nothing."""
         self._found[Loss(make_json_pointer(*place), keyword, effect, done)] = None
 
-    def finished(self) -> tuple[Loss, ...]:
+    def list_losses(self) -> tuple[Loss, ...]:
         """Return the losses in the order in which they were added."""
         return tuple(self._found)
 

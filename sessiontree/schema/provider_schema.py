@@ -321,7 +321,7 @@ def clean(schema: Mapping[str, JsonValue], dialect: Dialect) -> Cleaned:
         # can be written out now are, and are cleaned in place. Each round has fewer of them.
         written = write_out(cleaned)
         if written == cleaned:
-            return Cleaned(rewrite(cleaned, order_keywords), report.finished())
+            return Cleaned(rewrite(cleaned, order_keywords), report.list_losses())
 
 
 class _Cleaner:

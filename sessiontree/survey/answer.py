@@ -169,7 +169,9 @@ def search_files(question: str, ctx: ToolContext, limit: int = 3) -> Answer:
     likely = sorted((path for path, share in shares.items() if share), key=lambda path: (-shares[path], path))
     with FileProcess(reader) as process:
         found = [
-            (entry, shares[path]) for path in likely[:_PARSED_FILES] for entry in process.entries(path)[0]
+            (entry, shares[path])
+            for path in likely[:_PARSED_FILES]
+            for entry in process.read_entries(path)[0]
         ]
     return _choose_best(reader, found, asked, limit).model_copy(update={"surveyed": False})
 

@@ -147,7 +147,7 @@ def survey_files(paths: list[str], ctx: ToolContext) -> Findings:
         for path in paths:
             if ctx.cancelled:
                 raise ExecutionError(f"stopped after {len(found)} of {len(paths)} files; call it again")
-            found.append(files.findings(path))
+            found.append(files.read_findings(path))
             if len(found) % _UPDATE_EVERY == 0 or len(found) == len(paths):
                 ctx.update({"done": len(found), "of": len(paths), "path": path})
     return fit_findings(merge(found), ctx.config.max_result_chars)
@@ -209,7 +209,7 @@ def _collect_entries(
             if not path.isprintable() or len(path) > _MAX_SOURCE_PATH_CHARS:
                 dropped += 1
                 continue
-            entries, more = process.entries(path)
+            entries, more = process.read_entries(path)
             found += entries
             files += bool(entries)
             dropped += more

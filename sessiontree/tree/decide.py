@@ -205,7 +205,7 @@ def decide(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], li
     """
     draft = Draft(state, stimulus.at_ms)
     if not isinstance(stimulus, ForkAsked):  # what was due before a fork is due later by the time between
-        for alarm in state.alarms.due(draft.now_ms):
+        for alarm in state.alarms.list_due(draft.now_ms):
             ring(draft, alarm)
     _judge(draft, stimulus)
     if isinstance(stimulus, ClockRang):

@@ -49,7 +49,7 @@ async def test_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: Open
                 node.status,
             )
             assert (report.usage, report.budget_left) == (node.usage, compute_remaining(state, session))
-            assert report.children == tuple(state.children.members(session))
+            assert report.children == tuple(state.children.list_members(session))
             assert report.pending_approvals == node.pending == 0
             assert (await tree.session(session).result()) == node.result
 

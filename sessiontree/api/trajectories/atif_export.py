@@ -183,7 +183,7 @@ class TreeTrajectory:
         _write_list(
             out,
             b',"extra":{%s,"%s":{"edges":[' % (_encode_members(extra), EDGES_KEY.encode()),
-            self._spool.edges(),
+            self._spool.read_edges(),
         )
         out.write(b"}}")
 

@@ -51,7 +51,7 @@ class StepSpool:
         found = self._rows.execute("SELECT body FROM steps WHERE session = ? ORDER BY number", (session,))
         return (body for (body,) in found)
 
-    def edges(self) -> Iterator[bytes]:
+    def read_edges(self) -> Iterator[bytes]:
         """Yield the edges as JSON, in the order in which they came."""
         return (body for (body,) in self._rows.execute("SELECT body FROM edges ORDER BY number"))
 

@@ -184,7 +184,7 @@ class SupervisorActor:
                 note,
                 confined=pool == OBSERVING,
                 reaped=True,
-                tokens=self._placed.tokens(),
+                tokens=self._placed.list_tokens(),
             )
             shell = make_actor_class(HostActor).options(**{**HOST_OPTIONS, **place, "runtime_env": start})
             return shell.remote(ray.get_runtime_context().current_actor, given)
@@ -277,5 +277,5 @@ def _describe_security(settings: Settings) -> Mapping[str, JsonValue]:
     return {
         **settings.security,
         "listening": describe_listeners(settings.logs_dir),
-        "failed_starts": open_failed_starts(settings).reports(),
+        "failed_starts": open_failed_starts(settings).list_reports(),
     }

@@ -176,7 +176,7 @@ class SupervisorLaunch:
             "scheduling_strategy": NodeAffinitySchedulingStrategy(self.engine.node_id, soft=False),
         }
 
-    def pool(self) -> PoolSize:
+    def measure_pool(self) -> PoolSize:
         """Return how many hosts each pool may have, and how many it usually has."""
         cores = self.engine.core_count
         most = max(MIN_HOSTS, HOSTS_PER_CORE * cores) if self.slots is None else self.slots
@@ -200,7 +200,7 @@ class SupervisorLaunch:
             scratch=self.scratch,
             reports=self.scratch / "reports",
             program=program,
-            pool=self.pool(),
+            pool=self.measure_pool(),
             warm=1,
             host_bytes=self.host_bytes,
             gateway_bytes=GATEWAY_BYTES,
@@ -209,7 +209,7 @@ class SupervisorLaunch:
             pass_env=self.pass_env,
             passed=self.scratch / PASSED if self.pass_env and self.engine.home is not None else None,
             enforcement=self.enforcement,
-            security=self.engine.protection(),
+            security=self.engine.describe_protection(),
             placements=self.placements,
         )
 

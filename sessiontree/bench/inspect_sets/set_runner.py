@@ -110,7 +110,9 @@ class EvalSetRun:
         code = await run_here(order)  # what it would run is the same on every node
         if code or not document.is_file():
             problem = f"ended with exit code {code}" if code else "did not call eval_set()"
-            raise ConfigError(f"the definition {str(self._order.definition)!r} {problem}\n{order.tail()}")
+            raise ConfigError(
+                f"the definition {str(self._order.definition)!r} {problem}\n{order.read_tail()}"
+            )
         return read_capture(document.read_bytes())
 
     def _build_order(self, name: str, variable: str, document: Path) -> WorkerOrder:

@@ -42,7 +42,7 @@ class WorkerOrder:
         others = {name: value for name, value in os.environ.items() if name not in {CAPTURE, SELECTION}}
         return {**others, self.variable: str(self.document), "INSPECT_DISPLAY": "plain"}
 
-    def tail(self) -> str:
+    def read_tail(self) -> str:
         """Return the end of what it has printed."""
         try:
             return self.output.read_text("utf-8", "replace")[-TAIL_CHARS:].strip()

@@ -121,7 +121,7 @@ class _SessionForecast:
         known = dict(state.calls)
         served = {key: len(call.program.answers) for key, call in known.items() if call.program is not None}
         replies, made = state.replies, state.calls_made
-        waiting = [self._tree.posts[post_id].mail for post_id in self._tree.owed_to.members(name)]
+        waiting = [self._tree.posts[post_id].mail for post_id in self._tree.owed_to.list_members(name)]
         if self._texts or name != MAIN:  # Main that has never begun waits for its first message
             model = state.model or row.model
             tools = state.tools or spec.tools

@@ -169,7 +169,7 @@ class _ForkDraft:
         return (*state.awaited.items(), *((call_id, "") for call_id in state.unwanted))
 
     def _from_session(self, name: str, event: TreeEvent) -> FromSession:
-        quiet = not self._state.owed_to.members(name)
+        quiet = not self._state.owed_to.list_members(name)
         # A copy of a workspace stays with the other tree, so its programs are judged as those of the tree's.
         workspace = self._config.workspace
         precedent = (

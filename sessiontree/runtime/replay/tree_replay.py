@@ -79,7 +79,7 @@ def propose_stimuli(
     """
     head = ahead[0]
     for time_ms in dict.fromkeys((at_ms, *_list_times(ahead))):
-        if any(state.is_still_valid(alarm) for alarm in state.alarms.due(time_ms)):
+        if any(state.is_still_valid(alarm) for alarm in state.alarms.list_due(time_ms)):
             yield protocol.ClockRang(time_ms)
         yield from _rebuild_requests(state, time_ms, head, ahead)
         yield from _from_sessions(state, reported, time_ms, head, ahead)
@@ -319,6 +319,6 @@ def _end(
     stop = next((fact for fact in ahead[:AHEAD] if isinstance(fact, facts.CancelBegun)), None)
     if stop is not None:
         yield protocol.StopAsked(at_ms, stop.sessions[0], stop.reason, stop.status)
-    for link in state.chain(ended.session):
+    for link in state.list_chain(ended.session):
         for status in (SessionStatus.CANCELLED, SessionStatus.COMPLETED):
             yield protocol.StopAsked(at_ms, link.spec.session_id, "", status)

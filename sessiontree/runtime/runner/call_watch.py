@@ -95,7 +95,7 @@ class CallWatch:
             self._begun.add(key)
             self._emit(ToolExecutionStart(call.id, call.name, call.arguments))
 
-    def progress_callback(self, prepared: PreparedCall, signals: CallSignals) -> ReportCallback:
+    def make_progress_callback(self, prepared: PreparedCall, signals: CallSignals) -> ReportCallback:
         """Return the callback for the progress of an attempt; any thread may call it."""
         # A tool can reach this closure, so it holds only names and not the checked call.
         return partial(self._updated, prepared.call.key, prepared.provider_id, prepared.entry.name, signals)

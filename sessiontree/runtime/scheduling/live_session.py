@@ -215,7 +215,7 @@ def build_session_report(controller: Controller, session: str) -> SessionReport:
         model=controller.get_agent_config(agent).model,
         turns=node.usage.turns,
         usage=node.usage,
-        children=tuple(state.children.members(session)),
+        children=tuple(state.children.list_members(session)),
         pending_approvals=node.pending,
         budget_left=compute_remaining(state, session),
         expires_at_ms=end_of_life_ms(state, session),

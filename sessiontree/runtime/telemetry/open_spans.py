@@ -41,7 +41,7 @@ class OpenSpan:
     reason: str = ""
     continues: str | None = None
 
-    def ended(self, at_ms: int) -> SpanRecord:
+    def end_at(self, at_ms: int) -> SpanRecord:
         """Return the span as it ends at a time."""
         start_ms = at_ms if self.start_ms is None else self.start_ms
         attributes = dict(self.attributes)
@@ -142,7 +142,7 @@ class OpenSpans:
         if span is None:
             return
         span.error, span.reason = error, reason
-        self._ended.append(span.ended(self._now_ms))
+        self._ended.append(span.end_at(self._now_ms))
         others = self._of_session[span.session]
         del others[what]
         if not others:
@@ -167,7 +167,7 @@ class OpenSpans:
         if self._is_cut:
             return []  # nothing has happened since the last cut
         self._is_cut = True
-        ended = [span.ended(self._now_ms) for span in reversed(self._spans.values())]
+        ended = [span.end_at(self._now_ms) for span in reversed(self._spans.values())]
         for span in self._spans.values():
             span.continues, span.span_id = span.span_id, self.digest(f"{seq}+|{span.what}", 8)
             span.start_ms, span.events, span.dropped = None, [], 0

@@ -176,7 +176,7 @@ def _is_left_out(entry: ListedEntry, rules: Sequence[IgnoreRules], found: Checko
     # survey.
     for one in reversed(rules):
         try:
-            verdict = one.verdict(path)
+            verdict = one.judge(path)
         except ExecutionError as error:
             found.report(_build_rules_path(one.directory), f"its patterns can't be used: {error}")
             continue

@@ -64,12 +64,12 @@ class FileProcess:
             self._process = None
         self._end()
 
-    def findings(self, path: str) -> Findings:
+    def read_findings(self, path: str) -> Findings:
         """Return a file's contribution to the census; what can't be read is its problem. Blocks."""
         answer = self._ask(path, "findings")
         return Findings.model_validate_json(answer) if isinstance(answer, bytes) else collect_findings(answer)
 
-    def entries(self, path: str) -> tuple[list[SurveyEntry], int]:
+    def read_entries(self, path: str) -> tuple[list[SurveyEntry], int]:
         """Return what memory is to keep of a file, and how many entries were left out. Blocks."""
         answer = self._ask(path, "entries")
         return ENTRIES.validate_json(answer) if isinstance(answer, bytes) else collect_entries(answer)

@@ -83,7 +83,7 @@ class IgnoreRules:
                 self._globs.append(len(self._patterns))
             self._patterns.append(pattern)
 
-    def verdict(self, path: str) -> bool | None:
+    def judge(self, path: str) -> bool | None:
         """Return whether a path is left out; None where no pattern says anything of it.
 
         Args:

@@ -284,7 +284,7 @@ def _allow_always(draft: Draft, request: Request, by: str) -> None:
     tool = request.question.call.tool
     draft.write(ToolAlwaysAllowed(tool, covers))
     # `members` returns a new list, so requests may be settled while it is walked.
-    for other in draft.state.requests_for.members(tool):
+    for other in draft.state.requests_for.list_members(tool):
         allowed = _find_permission(draft.state, tool, draft.state.requests[other].precedent)
         if allowed is not None:
             _settle_resting(draft, other, "approve", "always", f"{by} always allows {allowed}")
@@ -313,12 +313,12 @@ def lift_denial(draft: Draft, asked: LiftAsked) -> None:
 def _bind_denial(draft: Draft, question: ApprovalQuestion, shown_at: str) -> None:
     path: list[str] = []
     digest = question.call.digest
-    for session in draft.state.chain(question.session):
+    for session in draft.state.list_chain(question.session):
         path.append(session.spec.session_id)
         if session.spec.session_id == shown_at:
             break
     draft.write(DigestDenied(digest, tuple(path), question.request_id))
-    for other in draft.state.requests_like.members(digest):
+    for other in draft.state.requests_like.list_members(digest):
         request = draft.state.requests[other]
         if _find_denying_session(draft.state, digest, request.question.session) is not None:
             _settle_resting(draft, other, "deny", "denial", SAID_NO)
@@ -332,7 +332,7 @@ def _settle_resting(draft: Draft, request_id: str, answer: RuleAnswer, by: str, 
 
 def _find_denying_session(state: TreeState, digest: str, session: str) -> str | None:
     """Return the lowest session, from this one up, at which a person denied this call, or None."""
-    for link in state.chain(session):
+    for link in state.list_chain(session):
         if (digest, link.spec.session_id) in state.denied:
             return link.spec.session_id
     return None
@@ -363,7 +363,7 @@ def close(
 def withdraw_request(draft: Draft, session: str, request_id: str, reason: str) -> None:
     """Cancel a request of a session that waits for its answer no more, if it is open."""
     # A session may withdraw its own requests only.
-    if request_id in draft.state.requests_of.members(session):
+    if request_id in draft.state.requests_of.list_members(session):
         close(draft, request_id, "cancelled", "stop", reason, tell_asker=False)
 
 
@@ -372,7 +372,7 @@ def cancel_requests(draft: Draft, session: str, reason: str, *, tell_asker: bool
 
     Only a session that stops is informed.
     """
-    for request_id in draft.state.requests_of.members(session):
+    for request_id in draft.state.requests_of.list_members(session):
         close(draft, request_id, "cancelled", "stop", reason, tell_asker=tell_asker)
 
 

@@ -76,7 +76,7 @@ def end(draft: Draft, session: Session, result: SessionResult[Any], *, forced: b
     draft.tell(ReleaseSession(name, result, forced))
     if spec.parent is not None and (spec.via == "model" or draft.state.job_runs.get(spec.key or "")):
         _report(draft, session, result)
-    orphans = draft.state.children.members(name)
+    orphans = draft.state.children.list_members(name)
     if orphans:
         begin_stop(draft, orphans, SessionStatus.CANCELLED, f"its parent {name!r} has ended")
     account = draft.state.accounts.get(name)
@@ -91,7 +91,7 @@ def end(draft: Draft, session: Session, result: SessionResult[Any], *, forced: b
 
 def settle(draft: Draft, session: str) -> None:
     """End a session, or the first live one above it, if everything it waited for has ended."""
-    for link in draft.state.chain(session):
+    for link in draft.state.list_chain(session):
         if link.is_live:
             if link.held is not None and may_end_with(draft.state, link, link.held.status, link.is_quiet):
                 end(draft, link, make_final_result(link, link.held), forced=False)
@@ -149,7 +149,7 @@ def withdraw_child(draft: Draft, parent: str, key: str, reason: str) -> None:
 
 def finish(draft: Draft, head: str, last_word: str) -> None:
     """End a session as completed on behalf of its owner; the live sessions below it are cancelled first."""
-    _complete_kept(draft, draft.state.children.members(head))
+    _complete_kept(draft, draft.state.children.list_members(head))
     told = _find_not_stopping(draft, [head])
     _tell(draft, told[:1], SessionStatus.COMPLETED, last_word)
     _tell(draft, told[1:], SessionStatus.CANCELLED, f"{head!r} is finished")
@@ -253,7 +253,7 @@ def _find_not_stopping(draft: Draft, heads: Iterable[str]) -> list[str]:
             session = draft.state.find_live_session(name)
             if session is not None and session.stop is None:
                 found.append(name)
-                below += draft.state.children.members(name)
+                below += draft.state.children.list_members(name)
         level = below
     return found
 
@@ -491,7 +491,7 @@ def interrupt(draft: Draft, asked: InterruptAsked) -> None:
                 over.append(name)
             elif not _is_at_rest(session):
                 kept.append(name)
-                below += draft.state.children.members(name)
+                below += draft.state.children.list_members(name)
         level = below
     if not kept:
         return

@@ -410,7 +410,7 @@ def time_to_live_s(default_s: float | None, asked_s: float | None, *, may_length
 
 def end_of_life_ms(state: TreeState, session: str) -> int | None:
     """Return when the time to live of a session, or of one above it, ends; None = no time is set."""
-    ends_ms = (link.expires_at_ms for link in state.chain(session))
+    ends_ms = (link.expires_at_ms for link in state.list_chain(session))
     return min((end_ms for end_ms in ends_ms if end_ms is not None), default=None)
 
 
@@ -424,7 +424,7 @@ def has_channel(state: TreeState, session: str) -> bool:
 
 def find_channels(state: TreeState, session: str) -> Iterator[Session]:
     """Yield the sessions with a channel from this one upwards, nearest first."""
-    return (link for link in state.chain(session) if link.is_live and link.spec.owns_channel)
+    return (link for link in state.list_chain(session) if link.is_live and link.spec.owns_channel)
 
 
 def explain_left_out(state: TreeState, session: Session) -> str | None:

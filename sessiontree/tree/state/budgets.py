@@ -140,7 +140,9 @@ def compute_remaining(state: TreeState, session: str) -> dict[str, float]:
         paying = state.accounts[payer]
         left[name] = to_budget_units(name, max(0, paying.caps[name] - paying.used[name]))
     ends = [
-        own.wall_at_ms for link in state.chain(session) if (own := state.accounts.get(link.spec.session_id))
+        own.wall_at_ms
+        for link in state.list_chain(session)
+        if (own := state.accounts.get(link.spec.session_id))
     ]
     wall_at_ms = min((end for end in ends if end is not None), default=None)
     if wall_at_ms is not None:

@@ -297,7 +297,7 @@ def _end(state: TreeState, fact: SessionEnded) -> None:
     session.ended_at_ms = fact.at_ms
     session.held = None
     session.owed = 0
-    for post_id in state.owed_to.members(fact.session):
+    for post_id in state.owed_to.list_members(fact.session):
         _forget_post(state, fact.session, post_id)
     state.canvases.drop(fact.session)
     book = state.visions.get(fact.session)

@@ -82,7 +82,7 @@ class Alarms:
         """Add an alarm. O(log n)."""
         heappush(self._heap, alarm)
 
-    def due(self, now_ms: int) -> list[Alarm]:
+    def list_due(self, now_ms: int) -> list[Alarm]:
         """Return the alarms at or before a time, sorted, without removing them. O(number returned)."""
         if not self._heap or self._heap[0].at_ms > now_ms:
             return []
@@ -451,7 +451,7 @@ class TreeState:
             link = parent
         return False
 
-    def chain(self, session: str) -> Iterator[Session]:
+    def list_chain(self, session: str) -> Iterator[Session]:
         """Yield a session and its ancestors, Main last."""
         link = self.sessions.get(session)
         while link is not None:

@@ -136,10 +136,10 @@ class Groups:
         elif self._below is not None:
             self._gone.setdefault(key, set()).add(member)
 
-    def members(self, key: str) -> list[str]:
+    def list_members(self, key: str) -> list[str]:
         """Return a group's members in the order in which they were added, as a new list."""
         own = self._here.get(key, {})
         if self._below is None:
             return list(own)
         gone = self._gone.get(key, ())
-        return [*(member for member in self._below.members(key) if member not in gone), *own]
+        return [*(member for member in self._below.list_members(key) if member not in gone), *own]

@@ -125,7 +125,7 @@ def test_worker_gets_its_document_and_no_other(tmp_path: Path, monkeypatch: pyte
     code += "; sys.exit(3)"
     made = order(tmp_path, code)
     assert asyncio.run(run_here(made)) == 3
-    assert made.tail() == f"None {made.document} ['{made.definition}']"
+    assert made.read_tail() == f"None {made.document} ['{made.definition}']"
     assert run_on_node(made) == 3
 
 
@@ -142,7 +142,7 @@ def test_worker_ends_with_its_runner(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", starts], cwd=tmp_path) as runner:
         pipe = os.open(tmp_path / "pipe", os.O_WRONLY)  # waits until the worker reads
         runner.send_signal(signal.SIGKILL)
-    assert made.tail() == "begun"
+    assert made.read_tail() == "begun"
     with pytest.raises(BrokenPipeError):
         while True:  # until its last reader has ended
             os.write(pipe, b"x" * 4096)

@@ -43,9 +43,9 @@ def test_process_answers_as_the_functions_do(make_tree: MakeTree) -> None:
         for path in FILES:
             file = read_source(path, *read_bytes(reader, path))
             assert process.read_source_and_entries(path) == (file, collect_entries(file)[0])
-            assert process.findings(path) == collect_findings(file)
-            assert process.entries(path) == collect_entries(file)
-        missing = process.findings("gone.py")
+            assert process.read_findings(path) == collect_findings(file)
+            assert process.read_entries(path) == collect_entries(file)
+        missing = process.read_findings("gone.py")
     assert "can't be read" in missing.problems[0].text
     assert missing.unread == 1
 
@@ -56,7 +56,7 @@ def test_file_that_takes_too_long_is_given_up_and_named(make_tree: MakeTree) -> 
     key = ".".join(["a"] * 60_000)
     reader = make_tree({"a.py": "x = 1\n", "pyproject.toml": f"{key} = 1\n", "b.py": "def f(): pass\n"})
     with FileProcess(reader, limit_s=0.3) as process:
-        found = [process.findings(path) for path in ("a.py", "pyproject.toml", "b.py")]
+        found = [process.read_findings(path) for path in ("a.py", "pyproject.toml", "b.py")]
     assert [one.unread for one in found] == [0, 1, 0]
     (problem,) = found[1].problems
     assert (problem.path, problem.text) == ("pyproject.toml", "given up: reading it took longer than 0.3 s")
@@ -77,7 +77,7 @@ def test_calls_in_turn_share_a_process(make_tree: MakeTree) -> None:
     fresh = process_of(reader, "a.py")
     assert fresh.pid != used[0].pid
     with FileProcess(reader, limit_s=0.3) as process:
-        assert process.findings("pyproject.toml").unread == 1
+        assert process.read_findings("pyproject.toml").unread == 1
     assert not file_process._kept
     assert fresh.returncode == -signal.SIGPROF
 
@@ -127,18 +127,18 @@ def test_process_whose_answer_nobody_read_is_not_kept(
         return stream
 
     with pytest.raises(KeyboardInterrupt), FileProcess(reader) as process:
-        process.findings("a.py")
+        process.read_findings("a.py")
         monkeypatch.setattr(file_process, "_require_pipe", interrupt)
-        process.findings("a.py")
+        process.read_findings("a.py")
     assert not file_process._kept
     with FileProcess(reader) as process:
-        assert process.findings("b.py").totals.functions == 1
+        assert process.read_findings("b.py").totals.functions == 1
 
 
 def process_of(reader: WorkspaceReader, path: str) -> subprocess.Popen[bytes]:
     """Read a file; return the process that read it."""
     with FileProcess(reader) as process:
-        assert process.findings(path).unread == 0
+        assert process.read_findings(path).unread == 0
         running = process._process
         assert running is not None
     return running
@@ -151,7 +151,7 @@ def test_process_leaves_nothing_behind(make_tree: MakeTree, monkeypatch: pytest.
     file_process.end_kept_processes()
     before = os.listdir("/proc/self/fd")  # noqa: PTH208 - descriptors are names here
     with FileProcess(reader) as process:
-        process.findings("a.py")
+        process.read_findings("a.py")
         running = process._process
         assert running is not None
     file_process.end_kept_processes()
@@ -161,5 +161,5 @@ def test_process_leaves_nothing_behind(make_tree: MakeTree, monkeypatch: pytest.
         FileProcess(reader) as process,
         pytest.raises(ExecutionError, match="no answer within 0 s"),
     ):
-        process.findings("a.py")
+        process.read_findings("a.py")
     assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208 - as above

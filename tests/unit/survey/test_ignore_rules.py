@@ -136,7 +136,7 @@ def is_left_out(rules: IgnoreRules, path: str) -> bool:
     """Return whether a walk leaves a file out: no directory above it is entered that is left out."""
     names = path.split("/")
     above = ("/".join(names[:count]) + "/" for count in range(1, len(names)))
-    return any(rules.verdict(place) for place in (*above, path))
+    return any(rules.judge(place) for place in (*above, path))
 
 
 def check_with_git(root: Path, patterns: list[str]) -> None:
@@ -191,7 +191,7 @@ def test_any_patterns_mean_what_git_says(tmp_path: Path) -> None:
 def test_later_lines_win_and_marks_at_the_head_are_none() -> None:
     """Also between plain names and globs."""
     rules = IgnoreRules("", b"\xef\xbb\xbfa\n*.py\n!b.py\nc.py\n!*.py\r\n!a/\n")
-    assert [rules.verdict(path) for path in ("a", "a/", "b.py", "c.py", "d")] == [
+    assert [rules.judge(path) for path in ("a", "a/", "b.py", "c.py", "d")] == [
         True,
         False,
         False,
@@ -218,7 +218,7 @@ def test_no_pattern_backtracks(pattern: str, path: str) -> None:
     """A few milliseconds of this process, where a backtracking matcher takes years."""
     rules = IgnoreRules("", pattern.encode())
     began = time.process_time()
-    assert rules.verdict(path) is None
+    assert rules.judge(path) is None
     assert time.process_time() - began < 2
 
 
@@ -227,5 +227,5 @@ def test_patterns_that_take_too_long_are_given_up() -> None:
     rules = IgnoreRules("", b"".join(b"*%d*x*y\n" % number for number in range(20_000)), limit_s=0.05)
     with pytest.raises(ExecutionError, match=r"given up: comparing them with paths took longer than 0\.05 s"):
         for number in range(20_000):
-            assert rules.verdict(f"{number}.py") is None
-    assert rules.verdict("1xy") is None
+            assert rules.judge(f"{number}.py") is None
+    assert rules.judge("1xy") is None

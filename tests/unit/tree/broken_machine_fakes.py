@@ -190,7 +190,7 @@ def _to_a_sibling(state: TreeState, stimulus: TreeStimulus, facts: list[TreeFact
     if not is_event(stimulus, ApprovalAsked):
         return facts
     above, _, _ = stimulus.session.rpartition("/")
-    beside = [name for name in state.children.members(above) if name != stimulus.session]
+    beside = [name for name in state.children.list_members(above) if name != stimulus.session]
     changed: list[TreeFact] = [
         replace(fact, session=beside[0]) if beside and isinstance(fact, ApprovalWaiting) else fact
         for fact in facts
@@ -433,7 +433,7 @@ def _interrupting(kept: Callable[[TreeState, str], bool]) -> Machine:
 
 def _interrupt_is_a_stop(state: TreeState, stimulus: TreeStimulus) -> Answer:
     if isinstance(stimulus, InterruptAsked):
-        below = list(state.children.members(stimulus.session))
+        below = list(state.children.list_members(stimulus.session))
         return decide(state, StopAsked(stimulus.at_ms, (*below, stimulus.session)[0], stimulus.reason))
     return decide(state, stimulus)
 

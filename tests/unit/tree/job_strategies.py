@@ -278,7 +278,7 @@ class JobRules(RuleBasedStateMachine):
     @rule()
     def finish(self) -> None:
         """The sessions that run come to their end."""
-        for name in list(self.state.children.members("main")):
+        for name in list(self.state.children.list_members("main")):
             self.feed(result_offered(self.at_ms, name, result()))
         self.ring()
 

@@ -39,7 +39,7 @@ from tests.unit.tree.tree_fixtures import BRANCH, WORKER, result, result_offered
 
 def take_all(harness: Harness, session: str) -> None:
     """Let a session take everything it is owed."""
-    posts = harness.state.owed_to.members(session)
+    posts = harness.state.owed_to.list_members(session)
     harness.feed(PostsConsumed(harness.now_ms, session, tuple(posts)))
 
 
@@ -181,7 +181,7 @@ def test_word_waits_for_what_is_owed() -> None:
     harness.offer(harness.spawn(branch, WORKER, via="model"))
     harness.offer(branch)
     assert harness.session(branch).status == "suspended"
-    first, second = harness.state.owed_to.members(branch)
+    first, second = harness.state.owed_to.list_members(branch)
     harness.feed(PostsConsumed(0, branch, (first,)))
     assert harness.session(branch).is_live
     harness.feed(PostsConsumed(0, branch, (first, second)))
@@ -196,7 +196,7 @@ def test_stranger_takes_nothing() -> None:
     branch = harness.spawn("main", BRANCH)
     harness.feed(PostsConsumed(0, branch, ("main#1", "main#9")))
     assert harness.facts == []
-    assert harness.state.owed_to.members("main") == ["main#1"]
+    assert harness.state.owed_to.list_members("main") == ["main#1"]
 
 
 def test_word_waits_for_its_own_approval() -> None:
@@ -288,7 +288,7 @@ def test_end_cancels_requests_and_drops_posts() -> None:
     harness.feed(SessionLost(0, branch, "gone"))
     assert harness.one(ApprovalDecided).decision == "cancelled"
     assert harness.found(Posted) == []
-    assert harness.state.owed_to.members(branch) == []
+    assert harness.state.owed_to.list_members(branch) == []
 
 
 @pytest.mark.parametrize("name", ["main/b1", "main/b9"])

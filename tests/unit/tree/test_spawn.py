@@ -373,7 +373,7 @@ def test_model_that_always_spawns_stops_at_the_caps() -> None:
                     getattr(each.error, "limit", None) for each in told if isinstance(each, RefuseSpawn)
                 }
                 assert state.live <= limits.max_live and state.total <= 26
-        state.chain("main")
+        state.list_chain("main")
     assert state.total <= 26
     assert {"max_depth", "max_children", "max_live"} & refused
 

@@ -118,8 +118,8 @@ def check_groups(
     layer, layer_model = make(groups), {key: list(members) for key, members in model.items()}
     move(layer, layer_model, second)
     for key in "ab":
-        assert layer.members(key) == layer_model.get(key, [])
-        assert groups.members(key) == model.get(key, [])
+        assert layer.list_members(key) == layer_model.get(key, [])
+        assert groups.list_members(key) == model.get(key, [])
 
 
 @given(moves, moves)

@@ -34,7 +34,7 @@ def check_due(due: Due, given_alarms: list[Alarm], now_ms: int) -> None:
 @given(st.lists(alarms, max_size=30), st.integers(0, 21))
 def test_what_is_due_is_all_that_is_not_later(given_alarms: list[Alarm], now_ms: int) -> None:
     """The part of the heap that is looked at is the part that is due."""
-    check_due(Alarms.due, given_alarms, now_ms)
+    check_due(Alarms.list_due, given_alarms, now_ms)
 
 
 def test_looking_only_at_the_left_of_the_heap_is_found() -> None:
@@ -43,7 +43,7 @@ def test_looking_only_at_the_left_of_the_heap_is_found() -> None:
     @settings(phases=(Phase.generate,), database=None, derandomize=True)
     @given(st.lists(alarms, max_size=30), st.integers(0, 21))
     def property_of_a_lazy_heap(given_alarms: list[Alarm], now_ms: int) -> None:
-        check_due(lambda heap, now: heap.due(now)[:3], given_alarms, now_ms)
+        check_due(lambda heap, now: heap.list_due(now)[:3], given_alarms, now_ms)
 
     with pytest.raises(AssertionError):
         property_of_a_lazy_heap()

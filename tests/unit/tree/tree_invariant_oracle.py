@@ -45,13 +45,13 @@ def _check_counts(state: TreeState) -> None:
     below = Counter(
         link.spec.session_id
         for session in live
-        for link in state.chain(session.spec.session_id)
+        for link in state.list_chain(session.spec.session_id)
         if link is not session
     )
     for name, session in sessions.items():
         _hold(session.live_children == children[name], f"{name} miscounts its live children")
         _hold(session.live_below == below[name], f"{name} miscounts what lives below it")
-        found = state.children.members(name)
+        found = state.children.list_members(name)
         expected = [child.spec.session_id for child in live if child.spec.parent == name]
         _hold(found == expected, f"the live children of {name} are {expected}, not {found}")
 
@@ -114,14 +114,14 @@ def _check_requests(state: TreeState) -> None:
         pending[asker] += 1
         _hold(request_id not in state.decisions, f"{request_id} is open and decided")
         _hold(request.how is not None and request.rests_at is not None, f"{request_id} rests nowhere")
-        chain = {link.spec.session_id for link in state.chain(asker)}
+        chain = {link.spec.session_id for link in state.list_chain(asker)}
         _hold(request.rests_at in chain, f"{request_id} rests outside its path")
         _hold(state.find_live_session(asker) is not None, f"{request_id} outlived who asked")
         _hold(not any((call.digest, name) in state.denied for name in chain), f"{request_id} was denied")
         _hold(call.tool not in state.always, f"{request_id} was allowed for good")
     for name, session in state.sessions.items():
         _hold(session.pending == pending[name], f"{name} miscounts its open requests")
-        _hold(len(state.requests_of.members(name)) == pending[name], f"{name} has unknown requests")
+        _hold(len(state.requests_of.list_members(name)) == pending[name], f"{name} has unknown requests")
 
 
 def _check_client_calls(state: TreeState) -> None:
@@ -141,7 +141,7 @@ def _check_posts(state: TreeState) -> None:
         _hold(state.find_live_session(post.session) is not None, f"{post_id} is owed to who has ended")
     for name, session in state.sessions.items():
         _hold(session.owed == owed[name], f"{name} miscounts what it is owed")
-        _hold(len(state.owed_to.members(name)) == owed[name], f"{name} is owed unknown posts")
+        _hold(len(state.owed_to.list_members(name)) == owed[name], f"{name} is owed unknown posts")
 
 
 def _check_accounts(state: TreeState) -> None:

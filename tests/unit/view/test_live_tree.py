@@ -73,8 +73,10 @@ def counts_are_those_of_the_machine(take: Take, facts: list[TreeFact]) -> None:
         shown = tree.sessions[name]
         assert shown.is_ended == (not session.is_live)
         assert shown.live_below == session.live_below
-        assert list(shown.live_children) == state.children.members(name)
-        below = [each for each in sessions.values() if session in list(state.chain(each.spec.session_id))[1:]]
+        assert list(shown.live_children) == state.children.list_members(name)
+        below = [
+            each for each in sessions.values() if session in list(state.list_chain(each.spec.session_id))[1:]
+        ]
         assert shown.live_below + shown.ended_below == len(below)
         if session.is_live:
             assert shown.status is session.status

@@ -69,7 +69,7 @@ async def look_at_cluster(address: str, within_s: float = NODES_ANSWER_S) -> Clu
     """
     async with connect_cluster(address) as engine:
         nodes = await asyncio.to_thread(_look_at_nodes, within_s)
-        security = await asyncio.to_thread(engine.protection)
+        security = await asyncio.to_thread(engine.describe_protection)
         return ClusterReport(str(ray.get_runtime_context().gcs_address), security, nodes)
 
 

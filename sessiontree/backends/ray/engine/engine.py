@@ -505,9 +505,9 @@ class RayConnection:
         machines may reach. A private Ray has none, because it binds to the loopback interface. A Ray that can
         form clusters binds to all interfaces.
         """
-        return {**self.protection(), "listening": describe_listeners(self.logs_dir)}
+        return {**self.describe_protection(), "listening": describe_listeners(self.logs_dir)}
 
-    def protection(self) -> dict[str, JsonValue]:
+    def describe_protection(self) -> dict[str, JsonValue]:
         """Return the part of :meth:`describe_security` that does not change while the Ray runs; faster."""
         place = self._get_place()
         token = self.token_path

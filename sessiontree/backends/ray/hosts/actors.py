@@ -119,17 +119,17 @@ class SupervisorPort:
                 except Exception as error:  # noqa: BLE001 - as above
                     session.set_exception(error)
 
-    async def resources(self, equipment: str) -> bytes:
+    async def fetch_resources(self, equipment: str) -> bytes:
         """Return a tree's resources for hosts."""
         packed: bytes = await self._ask(self._key, "resources", equipment)
         return packed
 
-    async def model(self, equipment: str) -> bytes:
+    async def fetch_model(self, equipment: str) -> bytes:
         """Return a tree's model for the gateway."""
         packed: bytes = await self._ask(self._key, "model", equipment)
         return packed
 
-    async def memory(self, grant: str) -> RemoteMemory:
+    async def find_memory(self, grant: str) -> RemoteMemory:
         """Return a client of memory."""
         return RemoteMemory(await self._ask(grant, "memory"))
 
@@ -319,7 +319,7 @@ class HostActor(FrameActor[HostCore]):
             self._process = OwnProcess(settings.supervisor_pid, *given)
         equipment: ResourceCache[HostResources] = ResourceCache(self._fetch_equipment, open_for_host)
         self._resources = equipment
-        memory = MemoryClient(self._supervisor.memory).memory
+        memory = MemoryClient(self._supervisor.find_memory).memory
         self._core = HostCore(
             equipment.of,
             self._supervisor.services,
@@ -335,7 +335,7 @@ class HostActor(FrameActor[HostCore]):
         return time.monotonic() - self._heard_s > ABANDONED_S
 
     async def _fetch_equipment(self, name: str) -> bytes:
-        packed_here = await self._supervisor.resources(name)
+        packed_here = await self._supervisor.fetch_resources(name)
         copies = self._settings.copies
         return (
             set_copy_folder(packed_here, copies) if self._is_elsewhere and copies is not None else packed_here
@@ -382,7 +382,7 @@ class GatewayActor(FrameActor[GatewayHost]):
         if not self._has_variables and self._settings.keys is not None:
             await asyncio.to_thread(take_variables, self._settings.keys)
             self._has_variables = True
-        return await self._supervisor.model(name)
+        return await self._supervisor.fetch_model(name)
 
 
 END_S = 5.0

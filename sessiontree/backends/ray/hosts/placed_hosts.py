@@ -85,7 +85,7 @@ class PlacedPools:
             found = own if found is None else {node: own[node] for node in found if node in own}
         return found or {}
 
-    def tokens(self) -> tuple[Path, ...]:
+    def list_tokens(self) -> tuple[Path, ...]:
         """Return the files of Ray's tokens on all these nodes."""
         places = [place for tree in self.trees() for each in tree.pools.values() for place in each]
         return tuple(dict.fromkeys(place.token for place in places if place.token is not None))
@@ -98,7 +98,7 @@ class PlacedPools:
         """Use nodes again that were refused: the program has looked at all of them for a tree that opens."""
         self._unfit.clear()
 
-    async def options(self, pool: str) -> dict[str, Any]:
+    async def make_options(self, pool: str) -> dict[str, Any]:
         """Return the options by which Ray finds a node for a host; wait while all nodes are left out.
 
         Raises:
@@ -106,7 +106,7 @@ class PlacedPools:
         """
         placement = self._placements[pool]
         while True:
-            self._alive = await self.alive()
+            self._alive = await self.list_alive()
             places = self.places(pool)
             fitting = sorted(node for node in places if node in self._alive)
             if fitting or not any(node in self._alive for node in self._find_shared(pool)):
@@ -123,7 +123,7 @@ class PlacedPools:
         }
         return {**options, "resources": dict(placement.resources)} if placement.resources else options
 
-    async def alive(self) -> set[str]:
+    async def list_alive(self) -> set[str]:
         """Return the nodes of the cluster that are alive."""
         rows: list[dict[str, Any]] = await asyncio.to_thread(ray.nodes)
         return {str(row["NodeID"]) for row in rows if row["Alive"]}
@@ -207,7 +207,7 @@ class PlacedTransport(LineTransport):
 
     async def _request_hello(self) -> Any:
         pool = self._order.pool
-        options = await self._pools.options(pool)
+        options = await self._pools.make_options(pool)
         self.actor = self._order.begin(options)
         try:
             node = await self._answer(self.actor.node.remote(), FIND_S)
@@ -277,6 +277,6 @@ class PlacedTransport(LineTransport):
         except TimeoutError:
             return 0
         except RayError:
-            if self.place is not None and self.place.node_id in await self._pools.alive():
+            if self.place is not None and self.place.node_id in await self._pools.list_alive():
                 await asyncio.sleep(self.reaped_s)  # the agent has ended, and nobody else sees them end
             return 0  # or the node is gone, and all its processes with it

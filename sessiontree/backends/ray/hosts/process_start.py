@@ -258,7 +258,7 @@ class FailedStarts:
             finally:
                 os.close(file)
 
-    def reports(self) -> list[JsonValue]:
+    def list_reports(self) -> list[JsonValue]:
         """Return the last failures as ``name: reason``, oldest first."""
         with contextlib.suppress(OSError), self._path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_TOLD_BYTES))

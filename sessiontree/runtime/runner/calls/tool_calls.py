@@ -220,7 +220,7 @@ class RunningCalls:
     def _make_signals(self, prepared: PreparedCall, attempt: int) -> CallSignals:
         """Return the signals of an attempt that begins now, and set the timer for its deadline."""
         signals = CallSignals(time.monotonic() + self._dispatcher.timeout_s(prepared), attempt=attempt)
-        signals.on_update = signals.on_images = self._watch.progress_callback(prepared, signals)
+        signals.on_update = signals.on_images = self._watch.make_progress_callback(prepared, signals)
         if signals.deadline < self._next_look:
             self._look_at(signals.deadline)
         return signals

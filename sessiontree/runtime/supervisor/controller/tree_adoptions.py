@@ -91,7 +91,8 @@ class TreeAdoptions:
         if spec.system_tier != "deny":
             return ""
         return describe_denial(
-            self._controller.config, [each.spec for each in self._controller.state.chain(spec.session_id)]
+            self._controller.config,
+            [each.spec for each in self._controller.state.list_chain(spec.session_id)],
         )
 
     def _configure_agent(self, spec: SessionSpec) -> AgentConfig:

@@ -208,7 +208,7 @@ class TreeController:
 
     def _has_taken_all(self, live: LiveSession, posts: tuple[str, ...]) -> bool:
         """Whether nothing else is on its way to a session that took these posts."""
-        owed = self.state.owed_to.members(live.session)
+        owed = self.state.owed_to.list_members(live.session)
         return not live.waiting and not live.sent and all(post in posts for post in owed)
 
     # What goes to sessions.

@@ -34,4 +34,4 @@ def test_pools_follow_the_cpus_that_ray_counts(
     """In a container of four CPUs on a machine of 64, 64 hosts would take each other's time and memory."""
     backend = RayBackend(tmp_path, slots=slots, sharing=sharing, enforcement="best_effort")
     monkeypatch.setattr(RayConnection, "core_count", cores)
-    assert backend._launch.pool() == expected
+    assert backend._launch.measure_pool() == expected

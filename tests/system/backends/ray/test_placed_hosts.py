@@ -80,7 +80,7 @@ def test_pool_that_is_not_placed_has_no_nodes() -> None:
     """Other pools are not looked up here; tokens of all nodes are hidden from Workers."""
     pools = pools_for([{"a", "b"}, {"b"}])
     assert pools.places(ACTING) == {}
-    assert set(pools.tokens()) == {Path("/tokens/a"), Path("/tokens/b")}
+    assert set(pools.list_tokens()) == {Path("/tokens/a"), Path("/tokens/b")}
 
 
 def test_branches_have_their_own_pool_only_if_they_are_placed() -> None:
@@ -149,7 +149,7 @@ class SettledPools(PlacedPools):
         """Return what the test has set."""
         return self.now_s
 
-    async def alive(self) -> set[str]:
+    async def list_alive(self) -> set[str]:
         """Return all nodes that any test has."""
         return {"a", "b", "own"}
 
@@ -292,14 +292,14 @@ async def test_unfit_node_counts_only_if_no_other_is_left(tmp_path: Path, lines:
     unfit = [NodePlace(name, f"node {name}", Agent(tmp_path / "another")) for name in "ab"]
     pools = pools_of_one_tree(unfit, tmp_path)
     assert not await counted(transport_in(pools, Host("a"), lines))
-    assert (await pools.options(OBSERVING))["label_selector"] == {NODE_LABEL: "in(b)"}
+    assert (await pools.make_options(OBSERVING))["label_selector"] == {NODE_LABEL: "in(b)"}
     assert await counted(transport_in(pools, Host("b"), lines))
 
 
 async def test_start_waits_while_all_nodes_are_left_out(tmp_path: Path) -> None:
     """They are used again, so a start does not fail at once."""
     pools, _ = await left_out(tmp_path)
-    options = asyncio.ensure_future(pools.options(OBSERVING))
+    options = asyncio.ensure_future(pools.make_options(OBSERVING))
     await asyncio.sleep(0.1)
     assert not options.done()
     pools.use_all_again()
@@ -310,7 +310,7 @@ async def test_start_fails_if_no_node_is_left(tmp_path: Path) -> None:
     """The reason names the nodes that were there."""
     pools = pools_of_one_tree([NodePlace("gone", "node gone", None)], tmp_path)
     with pytest.raises(HostLost, match=r"no node is left .*: node gone: it left the cluster") as found:
-        await pools.options(OBSERVING)
+        await pools.make_options(OBSERVING)
     assert found.value.counts
 
 

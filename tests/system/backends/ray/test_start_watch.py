@@ -256,13 +256,13 @@ def test_death_is_noticed_within_a_second(
 def test_failures_are_told_in_order_and_in_bounds(tmp_path: Path) -> None:
     """The last ones; one line each; a place that is gone is no error."""
     failed = FailedStarts(tmp_path / "failed")
-    assert failed.reports() == []
+    assert failed.list_reports() == []
     for number in range(MAX_TOLD + 5):
         failed.add(f"host-{number}", "it\nended")
-    assert failed.reports() == [f"host-{number}: it ended" for number in range(5, MAX_TOLD + 5)]
+    assert failed.list_reports() == [f"host-{number}: it ended" for number in range(5, MAX_TOLD + 5)]
     for _ in range(30):
         failed.add("host", "x" * 2_000)
-    assert sum(len(str(each)) for each in failed.reports()) < 25_000
+    assert sum(len(str(each)) for each in failed.list_reports()) < 25_000
     FailedStarts(tmp_path / "gone" / "failed").add("host", "it ended")
 
 
