@@ -81,8 +81,8 @@ _LISTED = 1_000
 
 _MASKED_AT_ONCE = 20_000
 """Up to this many rows are filtered without a thread, because waking a thread takes longer."""
-_SHARED_FROM = 32_768
-"""From this many rows on, two threads compare vectors, because reading them from memory dominates."""
+_COMPARED_ALONE = 12_000_000
+"""With more numbers than this, two threads compare vectors, because reading them from memory dominates."""
 
 
 def get_noise(embedder: Embedder) -> float:
@@ -153,24 +153,31 @@ async def _search_by_meaning(
     cache: TableCache, mirror: RowIndex, embedder: Embedder, text: str, mask: Mask, most: int
 ) -> tuple[Positions, Positions]:
     """Return the nearest records, and those that are nearer than chance makes them."""
-    vector: Vectors = (await run_in_thread(embed_texts, [text], embedder, cache.place))[0]
-    nothing: Positions = np.empty(0, np.intp)
-    if not vector.any():
-        return nothing, nothing  # a query without features: any order would be arbitrary
-    noise = get_noise(embedder)
-    matrix, rows = mirror.matrix, len(mask)
-    if matrix is None:
-        found = await filter_ranking(mirror, mask, most, partial(cache.table.find_nearest, vector, -np.inf))
-        return found, await filter_ranking(
-            mirror, mask, most, partial(cache.table.find_nearest, vector, noise)
-        )
+    noise, matrix = get_noise(embedder), mirror.matrix
+
+    def embed_and_rank() -> tuple[Vectors, tuple[Positions, Positions] | None]:
+        # One thread does all of it: to wake a second one takes longer than most of these comparisons.
+        vector: Vectors = embed_texts([text], embedder, cache.place)[0]
+        if not vector.any():
+            nothing: Positions = np.empty(0, np.intp)
+            return vector, (nothing, nothing)  # a query without features: any order would be arbitrary
+        if matrix is None or np.count_nonzero(vector) * len(mask) > _COMPARED_ALONE:
+            return vector, None
+        return vector, rank(matrix.scores(vector, len(mask)))
 
     def rank(scores: Vectors) -> tuple[Positions, Positions]:
         found = select_best(scores, np.flatnonzero(mask), most)
         return found, found[scores[found] >= noise]
 
-    if rows < _SHARED_FROM:
-        return await run_in_thread(lambda: rank(matrix.scores(vector, rows)))
+    vector, ranked = await run_in_thread(embed_and_rank)
+    if ranked is not None:
+        return ranked
+    if matrix is None:
+        found = await filter_ranking(mirror, mask, most, partial(cache.table.find_nearest, vector, -np.inf))
+        return found, await filter_ranking(
+            mirror, mask, most, partial(cache.table.find_nearest, vector, noise)
+        )
+    rows = len(mask)
     async with asyncio.TaskGroup() as group:
         early = group.create_task(run_in_thread(matrix.scores, vector, rows // 2))
         late = group.create_task(run_in_thread(matrix.scores, vector, rows, rows // 2))

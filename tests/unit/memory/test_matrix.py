@@ -29,6 +29,22 @@ def test_products_are_exact_over_all_blocks(parts: list[int], seed: int) -> None
         assert matrix.scores(query, count, count // 3) == pytest.approx(expected[count // 3 :], abs=1e-4)
 
 
+@pytest.mark.parametrize("zeros", [0, 5, 13])
+def test_equal_vectors_have_equal_products(zeros: int) -> None:
+    """Wherever they stand, to the last bit; otherwise records of one text would change places."""
+    chance = np.random.default_rng(zeros)
+    row, query = chance.standard_normal((2, 16)).astype(np.float32)
+    query[chance.permutation(16)[:zeros]] = 0
+    matrix = VectorColumn(16)
+    for count in (1, 700, 3_001):
+        start = matrix._rows
+        matrix.extend(count)
+        matrix.put(np.arange(start, start + count), np.tile(row, (count, 1)))
+    for start in (0, 1, 2_047, 2_900):
+        assert len(set(matrix.scores(query, 3_702, start).tolist())) == 1
+    assert matrix.scores(query, 1)[0] == pytest.approx(float(row.astype(np.float64) @ query), abs=1e-5)
+
+
 @given(
     st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=30), st.data(), st.integers(0, 31)
 )
