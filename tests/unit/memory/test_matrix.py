@@ -58,6 +58,16 @@ def test_best_are_sorted_and_ties_keep_their_order(
     assert found.tolist() == expected
 
 
+@given(st.integers(0, 300), st.integers(1, 12), st.sampled_from([2, 50, 10**6]), st.integers(0, 2**32))
+def test_best_of_many_are_those_of_sorting_all(more: int, most: int, values: int, seed: int) -> None:
+    """Where groups are compared first, with many equal scores and with candidates left out."""
+    chance = np.random.default_rng(seed)
+    scores = chance.integers(0, values, 150 * most + more).astype(np.float32)
+    candidates = np.flatnonzero(chance.random(len(scores)) < 0.9)
+    expected = candidates[np.lexsort((candidates, -scores[candidates]))][:most]
+    assert select_best(scores, candidates, most).tolist() == expected.tolist()
+
+
 def test_growing_copies_nothing() -> None:
     """What the matrix holds stays where it is when rows are added."""
     matrix = VectorColumn(2)
