@@ -1,15 +1,11 @@
-"""The rows of the table in memory, without their texts: filters and vectors are compared here.
+"""The rows of the table in memory: filters and vectors are compared here, and the newest texts are kept.
 
 A row's position is its place in the mirror. Rows are appended, and forgotten ones stay as dead positions
 until a new mirror is made. The mirror changes on the event loop alone; any thread may read its arrays.
-
-``TableCache`` keeps table and mirror equal. A writer adds to the mirror what it wrote. A reader, or a writer
-that does not know what a failed write left, compares row numbers with the table and applies the difference.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, cast
 
@@ -18,8 +14,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope, RecordType, Source, Trust
-from sessiontree.memory.failures import refuse_embedder
-from sessiontree.memory.tables import ROW_ID, VECTOR, RecordTable, Vectors, read_embedder, to_vectors
+from sessiontree.memory.tables import ROW_ID, Vectors
 
 NONE: Final = -1
 """The code of a missing text."""
@@ -147,6 +142,56 @@ class VectorColumn:
         return products
 
 
+_TEXT_BYTES: Final = 64 * 2**20
+
+
+class TextColumn:
+    """The texts of the newest rows, in UTF-8; those of older rows are only in the table.
+
+    Args:
+        limit: How many bytes of texts are kept. A row takes 41 bytes more.
+    """
+
+    def __init__(self, limit: int = _TEXT_BYTES) -> None:
+        self._limit = limit
+        self._texts: list[bytes | None] = []
+        self._bytes = 0
+        self._oldest = 0
+        """No row before this one has a text."""
+
+    def extend(self, rows: int) -> None:
+        """Append rows without texts."""
+        self._texts.extend([None] * rows)
+
+    def put(self, positions: NDArray[np.intp], texts: Sequence[bytes]) -> None:
+        """Set the texts of existing rows."""
+        for position, text in zip(positions.tolist(), texts, strict=True):
+            if position >= self._oldest:
+                self.drop(position)
+                self._texts[position] = text
+                self._bytes += len(text)
+        while self._bytes > self._limit:
+            self.drop(self._oldest)
+            self._oldest += 1
+
+    def at(self, position: int) -> str | None:
+        """Return the text of a row, or None if it is not kept."""
+        text = self._texts[position]
+        return None if text is None else text.decode()
+
+    def drop(self, position: int) -> None:
+        """Free the text of a row."""
+        text = self._texts[position]
+        if text is not None:
+            self._bytes -= len(text)
+            self._texts[position] = None
+
+    def clear(self) -> None:
+        """Free all texts; the rows stay."""
+        self._texts = [None] * len(self._texts)
+        self._bytes = self._oldest = 0
+
+
 _GROUP: Final = 64
 
 
@@ -175,7 +220,7 @@ WHOLE: Final = -1
 
 
 class RowIndex:
-    """Every row of the table: ids, the columns that filters use, and vectors.
+    """Every row of the table: ids, the columns that filters use, vectors, and the newest texts.
 
     Args:
         dimensions: Numbers of one vector.
@@ -184,6 +229,7 @@ class RowIndex:
 
     def __init__(self, dimensions: int, *, vectors: bool = True) -> None:
         self.matrix = VectorColumn(dimensions) if vectors else None
+        self.texts = TextColumn()
         self.ids: list[str] = []
         self.types, self.paths, self.trees, self.trusts = (
             StringColumn(),
@@ -239,7 +285,7 @@ class RowIndex:
         return self._positions.get(record_id)
 
     def record(self, position: int, text: str) -> MemoryRecord:
-        """Return the record at a position, with this text from the table."""
+        """Return the record at a position, with this text."""
         source = None
         if self.paths.has(position):
             first, last = int(self.firsts.all()[position]), int(self.lasts.all()[position])
@@ -294,13 +340,15 @@ class RowIndex:
         self.created.extend([record.created_at_ms for record in records])
         start = self.rows
         self._take_in([record.id for record in records])
+        added = np.arange(start, self.rows)
         if self.matrix is not None:
-            self.matrix.put(np.arange(start, self.rows), vectors)
+            self.matrix.put(added, vectors)
+        self.texts.put(added, [record.text.encode() for record in records])
 
     def load(self, rows: pa.Table) -> None:
         """Add rows of the table, by ascending number; rows whose ids are known only get their numbers.
 
-        Their vectors are all zero until the caller sets them in the matrix.
+        Until the caller sets them, their vectors are all zero, and their texts are not kept.
         """
         fresh = [record_id not in self._positions for record_id in rows["id"].to_pylist()]
         added = rows.filter(pa.array(fresh, pa.bool_()))
@@ -336,6 +384,7 @@ class RowIndex:
         self.alive()[positions] = False
         for position in positions.tolist():
             del self._positions[self.ids[position]]
+            self.texts.drop(position)
             self._unnumbered.discard(position)
 
     def forget_vectors(self) -> None:
@@ -354,6 +403,7 @@ class RowIndex:
     def _take_in(self, ids: Sequence[str]) -> None:
         if self.matrix is not None:
             self.matrix.extend(len(ids))
+        self.texts.extend(len(ids))
         positions = range(self.rows, self.rows + len(ids))
         self._row_ids.extend(np.full(len(ids), -1))
         self._alive.extend(np.ones(len(ids), np.bool_))
@@ -441,123 +491,3 @@ def _select_any(texts: StringColumn, wanted: Iterable[str], rows: int) -> Mask:
         mask: Mask = cells == codes[0]
         return mask
     return np.isin(cells, codes)
-
-
-_TAKEN_AT_ONCE = 1_000
-
-
-class TableCache:
-    """The table on the disk and its mirror in memory.
-
-    Args:
-        table: The table.
-        place: Path or address of the store, for errors.
-        identity: Identity of the embedder that made the vectors.
-        ann_above: With more rows than this, vectors are not held in memory once there is an index of them.
-    """
-
-    def __init__(self, table: RecordTable, place: str, identity: str, ann_above: int) -> None:
-        self.table = table
-        self.place = place
-        self.ann_above = ann_above
-        self._identity = identity
-        # Race: two readers that catch up at once would both read the new rows and apply them twice.
-        self._changing = asyncio.Lock()
-        self.mirror = self._empty(vectors=True)
-
-    def check(self) -> None:
-        """Raise MemoryFailed (``embedder``) if another embedder made the vectors."""
-        stored = read_embedder(self.table.schema, self.place)
-        if stored != self._identity:
-            raise refuse_embedder(self.place, stored, self._identity)
-
-    async def load(self) -> None:
-        """Make a new mirror from the table."""
-        async with self._changing:
-            await self._load()
-
-    async def catch_up(self, *, surely: bool = False) -> None:
-        """Apply what other writers did.
-
-        Args:
-            surely: Compare even if the table has the same version as before.
-        """
-        async with self._changing:
-            if not await self.table.catch_up() and not surely:
-                return
-            self.check()
-            there, known = await self.table.row_ids(), self.mirror.list_living_row_ids()
-            gone = np.setdiff1d(known, there, assume_unique=True)
-            if len(gone) == len(known) and len(there):  # another table replaced it
-                await self._load()
-                return
-            positions = self.mirror.find_positions(gone)
-            self.mirror.drop(positions[positions >= 0])
-            await self._take_in(self.mirror)
-
-    async def number(self) -> None:
-        """Read the numbers of rows that this process wrote."""
-        if self.mirror.unnumbered:
-            async with self._changing:
-                if self.mirror.unnumbered:
-                    # Tested again under the lock: whoever held it may have read the numbers.
-                    ids, numbers = await self.table.numbers(self.mirror.next_row_id)
-                    self.mirror.number(ids, numbers)
-
-    async def tidy(self) -> None:
-        """Free the memory of dead rows, and of vectors if there is an index of them."""
-        if len(self.mirror) > self.ann_above and self.mirror.matrix is not None:
-            if await self.table.has_vector_index():
-                self.mirror.forget_vectors()
-        elif self.mirror.is_crowded:
-            await self.load()
-
-    async def records(self, mirror: RowIndex, positions: Positions) -> list[MemoryRecord]:
-        """Return the records at a mirror's positions, in that order, without those forgotten meanwhile."""
-        taken: list[MemoryRecord] = []
-        for start in range(0, len(positions), _TAKEN_AT_ONCE):
-            chosen = positions[start : start + _TAKEN_AT_ONCE]
-            places, rows = await self._take(mirror, chosen, vectors=False)
-            texts = rows["text"].to_pylist()
-            taken += [mirror.record(position, texts[place]) for position, place in places]
-        return taken
-
-    async def load_with_vectors(
-        self, mirror: RowIndex, positions: Positions
-    ) -> tuple[list[MemoryRecord], Vectors]:
-        """Return the records at a mirror's positions and their vectors, in that order."""
-        places, rows = await self._take(mirror, positions, vectors=True)
-        texts = rows["text"].to_pylist()
-        records = [mirror.record(position, texts[place]) for position, place in places]
-        return records, to_vectors(rows)[[place for _, place in places]]
-
-    async def _take(
-        self, mirror: RowIndex, positions: Positions, *, vectors: bool
-    ) -> tuple[list[tuple[int, int]], pa.Table]:
-        """Return rows of the table, and pairs of position and index of its row."""
-        await self.number()
-        numbers = mirror.row_ids(positions)
-        rows = await self.table.take([number for number in numbers if number >= 0], vectors=vectors)
-        # A row that was forgotten after the search is missing in the answer, and so from the result.
-        found = {number: place for place, number in enumerate(rows[ROW_ID].to_pylist())}
-        pairs = zip(positions.tolist(), numbers, strict=True)
-        return [(position, found[number]) for position, number in pairs if number in found], rows
-
-    async def _load(self) -> None:
-        few = await self.table.count() <= self.ann_above
-        mirror = self._empty(vectors=few or not await self.table.has_vector_index())
-        await self._take_in(mirror)
-        # Replaced when it is whole: searches that run keep the old mirror, whose positions they hold.
-        self.mirror = mirror
-
-    async def _take_in(self, mirror: RowIndex) -> None:
-        start = mirror.next_row_id
-        mirror.load(await self.table.read_mirrored(start))
-        if mirror.matrix is not None:
-            async for numbers, vectors in self.table.vectors(start):
-                positions = mirror.find_positions(numbers)
-                mirror.matrix.put(positions[positions >= 0], vectors[positions >= 0])
-
-    def _empty(self, *, vectors: bool) -> RowIndex:
-        dimensions: int = self.table.schema.field(VECTOR).type.list_size
-        return RowIndex(dimensions, vectors=vectors)

@@ -18,12 +18,12 @@ from sessiontree.memory.row_index import (
     Mask,
     Positions,
     RowIndex,
-    TableCache,
     select_best,
     select_path,
     select_types,
     select_visible,
 )
+from sessiontree.memory.table_cache import TableCache
 from sessiontree.memory.tables import Vectors
 
 

@@ -11,10 +11,10 @@ from sessiontree.contracts.errors import MemoryFailed, describe_error
 from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.memory.embedders import Embedder
-from sessiontree.memory.place import DurableFolder, StoreLock, resolve_directory
-from sessiontree.memory.row_index import TableCache
+from sessiontree.memory.place import DurableFolder, StoreLock, VersionFolder, resolve_directory
 from sessiontree.memory.search import embed_texts
 from sessiontree.memory.store_reader import StoreReader, check_selection
+from sessiontree.memory.table_cache import TableCache
 from sessiontree.memory.tables import FinishedTree, FinishedTrees, RecordTable, Vectors, build_schema, connect
 from sessiontree.memory.writer import StoreWriter, to_records
 
@@ -184,7 +184,9 @@ class LanceMemoryStore(StoreReader):
                 schema = build_schema(embedder.identity, embedder.dimensions)
                 table = await RecordTable.create(connection, uri, schema)
             limit = _VECTORS_BYTES // (4 * embedder.dimensions) if ann_above is None else ann_above
-            cache = TableCache(table, uri, embedder.identity, limit)
+            versions = None if directory is None else VersionFolder(table.folder(directory), held)
+            read_newest = None if versions is None else versions.read_newest
+            cache = TableCache(table, uri, embedder.identity, limit, read_newest)
             cache.check()
             if lock:
                 await table.index_text()
@@ -221,7 +223,7 @@ class LanceMemoryStore(StoreReader):
             # until then both may still write.
             await self._writer.close()
         await self._upkeep.close()
-        self._cache.table.close()
+        self._cache.close()
         self._finished.close()
         held, self._lock = self._lock, None
         if held is not None:
@@ -284,8 +286,9 @@ class LanceMemoryStore(StoreReader):
             positions = await run_in_thread(self._select, selection, scope)
             await self._cache.number()
             if len(positions):
-                await self._cache.table.delete(mirror.row_ids(positions))
+                versions = await self._cache.table.delete(mirror.row_ids(positions))
                 mirror.drop(positions)
+                self._cache.note_commits(versions)
             return [mirror.ids[position] for position in positions.tolist()]
 
         return await self._writing().run(remove)

@@ -22,13 +22,13 @@ from sessiontree.memory.embedders import Embedder
 from sessiontree.memory.row_index import (
     Mask,
     Positions,
-    TableCache,
     select_overlapping,
     select_path,
     select_tree,
     select_visible,
 )
 from sessiontree.memory.search import search
+from sessiontree.memory.table_cache import TableCache
 from sessiontree.memory.tables import FinishedTree, FinishedTrees, Vectors
 from sessiontree.memory.writer import StoreWriter
 

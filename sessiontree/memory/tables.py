@@ -194,27 +194,27 @@ class RecordTable:
         with convert_read_errors(self._place):
             return await self._is_indexed(VECTOR)
 
-    async def catch_up(self) -> bool:
-        """Switch to the newest version; return whether it differs from the one before."""
+    async def catch_up(self) -> int:
+        """Switch to the newest version and return its number."""
         with convert_read_errors(self._place):
-            before = await self._table.version()
             await self._table.checkout_latest()
-            after = await self._table.version()
-            if before != after:
-                self.schema = await self._table.schema()
-        return bool(before != after)
+            self.schema = await self._table.schema()
+            return int(await self._table.version())
 
-    async def add(self, rows: pa.Table) -> None:
-        """Append rows in one commit."""
+    async def add(self, rows: pa.Table) -> int:
+        """Append rows in one commit; return the version that it made."""
         with convert_write_errors(self._place):
-            await self._table.add(rows)
+            return int((await self._table.add(rows)).version)
 
-    async def delete(self, row_ids: Sequence[int]) -> None:
-        """Delete rows by number, in several commits if they are many."""
+    async def delete(self, row_ids: Sequence[int]) -> list[int]:
+        """Delete rows by number, in several commits if they are many; return the versions that they made."""
+        versions: list[int] = []
         with convert_write_errors(self._place):
             for start in range(0, len(row_ids), _MAX_IN_A_LIST):
                 part = row_ids[start : start + _MAX_IN_A_LIST]
-                await self._table.delete(f"{ROW_ID} IN ({','.join(map(str, part))})")
+                deleted = await self._table.delete(f"{ROW_ID} IN ({','.join(map(str, part))})")
+                versions.append(int(deleted.version))
+        return versions
 
     async def optimize(self) -> None:
         """Merge small files and bring indexes up to date."""
@@ -256,13 +256,18 @@ class RecordTable:
             query = self._table.query().where(f"{ROW_ID} >= {start}").select(list(MIRROR_COLUMNS))
             return (await query.with_row_id().to_arrow()).sort_by(ROW_ID)
 
-    async def vectors(self, start: int) -> AsyncIterator[tuple[NDArray[np.int64], Vectors]]:
-        """Yield numbers and vectors of the rows with this number or a higher one, in parts, in any order."""
+    async def read_contents(self, start: int, *, vectors: bool) -> AsyncIterator[pa.Table]:
+        """Yield texts of the rows with this number or a higher one, in parts, in any order.
+
+        Args:
+            start: The number.
+            vectors: Whether to return their vectors too.
+        """
+        columns = ["text", VECTOR] if vectors else ["text"]
         with convert_read_errors(self._place):
-            query = self._table.query().where(f"{ROW_ID} >= {start}").select([VECTOR]).with_row_id()
+            query = self._table.query().where(f"{ROW_ID} >= {start}").select(columns).with_row_id()
             async for batch in await query.to_batches(max_batch_length=_LOADED_AT_ONCE):
-                rows = pa.Table.from_batches([batch])
-                yield rows[ROW_ID].to_numpy().astype(np.int64), to_vectors(rows)
+                yield pa.Table.from_batches([batch])
 
     async def take(self, row_ids: Sequence[int], *, vectors: bool = False) -> pa.Table:
         """Return the texts of the rows with these numbers, in any order, without rows that were deleted.

@@ -26,7 +26,7 @@ from sessiontree.contracts.values.memory import (
     Source,
 )
 from sessiontree.memory.place import DurableFolder, StoreLock
-from sessiontree.memory.row_index import TableCache
+from sessiontree.memory.table_cache import TableCache
 from sessiontree.memory.tables import Vectors, to_table
 
 _ID_BYTES = 16
@@ -293,12 +293,12 @@ class StoreWriter:
             vectors.append(store.vectors[fresh])
         if records:
             joined = np.concatenate(vectors)
-            await self._cache.table.add(
-                await run_in_thread(to_table, records, joined, self._cache.table.schema)
-            )
+            rows = await run_in_thread(to_table, records, joined, self._cache.table.schema)
+            version = await self._cache.table.add(rows)
             await self.sync()
             # After the sync: no search may find what a power failure could still take back.
             self._cache.mirror.append(records, joined)
+            self._cache.note_commits([version])
         return added
 
     async def _check_writable(self) -> None:

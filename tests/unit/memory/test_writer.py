@@ -11,7 +11,7 @@ import pytest
 
 from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope
-from sessiontree.memory.row_index import TableCache
+from sessiontree.memory.table_cache import TableCache
 from sessiontree.memory.tables import RecordTable, build_schema, connect
 from sessiontree.memory.writer import StoreWriter
 from tests.system.house.error_fixtures import has_cause
@@ -27,13 +27,15 @@ class Deceiving(RecordTable):
 
     deceiving = True
 
-    async def add(self, rows: pa.Table) -> None:
-        await super().add(rows)
+    async def add(self, rows: pa.Table) -> int:
+        version = await super().add(rows)
         self._deceive()
+        return version
 
-    async def delete(self, row_ids: Sequence[int]) -> None:
-        await super().delete(row_ids)
+    async def delete(self, row_ids: Sequence[int]) -> list[int]:
+        versions = await super().delete(row_ids)
         self._deceive()
+        return versions
 
     def _deceive(self) -> None:
         if self.deceiving:
@@ -83,10 +85,10 @@ async def test_failed_removal_is_known_as_it_was_made(cache: TableCache) -> None
 class Picky(RecordTable):
     """A table that takes nothing together with one record."""
 
-    async def add(self, rows: pa.Table) -> None:
+    async def add(self, rows: pa.Table) -> int:
         if RECORDS[2].id in rows["id"].to_pylist():
             raise MemoryFailed("place", "not this one", "unwritable")
-        await super().add(rows)
+        return await super().add(rows)
 
 
 async def test_one_record_at_fault_keeps_no_other_out(tmp_path: Path) -> None:
