@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -14,16 +15,18 @@ from sessiontree.contracts.errors import MemoryFailed, SessionTreeError, describ
 from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.contracts.values.memory import MemoryHit, MemoryQuery, MemoryScope
 from sessiontree.memory.embedders import Embedder
-from sessiontree.memory.row_index import (
+from sessiontree.memory.failures import convert_search_errors
+from sessiontree.memory.mirror.columns import select_best
+from sessiontree.memory.mirror.row_index import (
     Mask,
     Positions,
     RowIndex,
-    select_best,
     select_path,
     select_types,
     select_visible,
 )
-from sessiontree.memory.table_cache import TableCache
+from sessiontree.memory.mirror.table_cache import TableCache
+from sessiontree.memory.mirror.word_index import WordIndex
 from sessiontree.memory.tables import Vectors
 
 
@@ -112,9 +115,10 @@ async def search(
 
     A record counts that has a word of the query, or is more similar to it than chance makes records be.
     """
-    await cache.number()
     # One mirror for the whole search: `load` may put another in its place, with other positions.
     mirror = cache.mirror
+    if not len(mirror):
+        return []
     if mirror.rows > _MASKED_AT_ONCE:
         mask = await run_in_thread(_mask, mirror, query, scope, finished)
     else:
@@ -122,18 +126,9 @@ async def search(
     if not mask.any():
         return []
     most = max(LEAST_CANDIDATES, _CANDIDATES_PER_HIT * query.limit)
-    words = asyncio.ensure_future(
-        filter_ranking(mirror, mask, most, partial(cache.table.find_matching, query.text))
-    )
-    try:
-        meaning, similar = await _search_by_meaning(cache, mirror, embedder, query.text, mask, most)
-        rankings = [meaning.tolist(), (await words).tolist()]
-    finally:
-        # If embedding fails, the other search must not go on with nobody to take its result or its error.
-        words.cancel()
-        await asyncio.wait([words])
-    hits = {*similar.tolist(), *rankings[1]}
-    scores = fuse_rankings(rankings)
+    meaning, similar, worded = await _Ranker(cache, mirror, embedder, query.text, mask, most).rank()
+    hits = {*similar.tolist(), *worded.tolist()}
+    scores = fuse_rankings([meaning.tolist(), worded.tolist()])
     kept = {place: score for place, score in scores.items() if place in hits and score >= query.min_score}
     positions = np.array(list(kept)[: query.limit], np.intp)
     by_id = {mirror.ids[position]: kept[position] for position in positions.tolist()}
@@ -149,40 +144,74 @@ def _mask(mirror: RowIndex, query: MemoryQuery, scope: MemoryScope | None, finis
     return mask
 
 
-async def _search_by_meaning(
-    cache: TableCache, mirror: RowIndex, embedder: Embedder, text: str, mask: Mask, most: int
-) -> tuple[Positions, Positions]:
-    """Return the nearest records, and those that are nearer than chance makes them."""
-    noise, matrix = get_noise(embedder), mirror.matrix
+@dataclass(frozen=True, slots=True)
+class _Ranker:
+    """Ranks the records that a mask allows, by vectors and by words."""
 
-    def embed_and_rank() -> tuple[Vectors, tuple[Positions, Positions] | None]:
-        # One thread does all of it: to wake a second one takes longer than most of these comparisons.
-        vector: Vectors = embed_texts([text], embedder, cache.place)[0]
+    cache: TableCache
+    mirror: RowIndex
+    embedder: Embedder
+    text: str
+    mask: Mask
+    most: int
+
+    async def rank(self) -> tuple[Positions, Positions, Positions]:
+        """Return the nearest records, those that are nearer than chance makes them, and those with words."""
+        index = self.cache.get_words(self.mirror)
+        words = asyncio.ensure_future(self._find_matching()) if index is None else None
+        try:
+            # One thread does all of it: to wake another takes longer than most of these comparisons.
+            vector, near, matching = await run_in_thread(self._rank_here, index)
+            if near is None:
+                near = await self._compare_many(vector)
+            return *near, matching if words is None else await words
+        finally:
+            # If embedding fails, the other search must not go on with nobody to take its result or its error.
+            if words is not None:
+                words.cancel()
+                await asyncio.wait([words])
+
+    def _rank_here(
+        self, index: WordIndex | None
+    ) -> tuple[Vectors, tuple[Positions, Positions] | None, Positions]:
+        """Return the vector, the records near it if they are few, and those with the words. Blocks."""
+        nothing: Positions = np.empty(0, np.intp)
+        matching, rows, matrix = nothing, len(self.mask), self.mirror.matrix
+        if index is not None:
+            with convert_search_errors(self.cache.place):
+                index.update(self.mirror.texts, rows)
+                matching = index.rank(self.text, self.mask, self.mirror.alive()[:rows], self.most)
+        vector: Vectors = embed_texts([self.text], self.embedder, self.cache.place)[0]
         if not vector.any():
-            nothing: Positions = np.empty(0, np.intp)
-            return vector, (nothing, nothing)  # a query without features: any order would be arbitrary
-        if matrix is None or np.count_nonzero(vector) * len(mask) > _COMPARED_ALONE:
-            return vector, None
-        return vector, rank(matrix.scores(vector, len(mask)))
+            return vector, (nothing, nothing), matching  # no features: any order would be arbitrary
+        if matrix is None or np.count_nonzero(vector) * rows > _COMPARED_ALONE:
+            return vector, None, matching
+        return vector, self._choose_near(matrix.scores(vector, rows)), matching
 
-    def rank(scores: Vectors) -> tuple[Positions, Positions]:
-        found = select_best(scores, np.flatnonzero(mask), most)
-        return found, found[scores[found] >= noise]
+    def _choose_near(self, scores: Vectors) -> tuple[Positions, Positions]:
+        found = select_best(scores, np.flatnonzero(self.mask), self.most)
+        return found, found[scores[found] >= get_noise(self.embedder)]
 
-    vector, ranked = await run_in_thread(embed_and_rank)
-    if ranked is not None:
-        return ranked
-    if matrix is None:
-        found = await filter_ranking(mirror, mask, most, partial(cache.table.find_nearest, vector, -np.inf))
-        return found, await filter_ranking(
-            mirror, mask, most, partial(cache.table.find_nearest, vector, noise)
-        )
-    rows = len(mask)
-    async with asyncio.TaskGroup() as group:
-        early = group.create_task(run_in_thread(matrix.scores, vector, rows // 2))
-        late = group.create_task(run_in_thread(matrix.scores, vector, rows, rows // 2))
-    scores = np.concatenate([early.result(), late.result()])
-    return await run_in_thread(rank, scores)
+    async def _compare_many(self, vector: Vectors) -> tuple[Positions, Positions]:
+        """Compare a vector in two threads, or ask the table's index if there are no vectors in memory."""
+        matrix, rows = self.mirror.matrix, len(self.mask)
+        if matrix is None:
+            nearest = partial(self.cache.table.find_nearest, vector)
+            return (
+                await self._ask_table(partial(nearest, -np.inf)),
+                await self._ask_table(partial(nearest, get_noise(self.embedder))),
+            )
+        async with asyncio.TaskGroup() as group:
+            early = group.create_task(run_in_thread(matrix.scores, vector, rows // 2))
+            late = group.create_task(run_in_thread(matrix.scores, vector, rows, rows // 2))
+        return await run_in_thread(self._choose_near, np.concatenate([early.result(), late.result()]))
+
+    async def _find_matching(self) -> Positions:
+        return await self._ask_table(partial(self.cache.table.find_matching, self.text))
+
+    async def _ask_table(self, ranking: Ranking) -> Positions:
+        await self.cache.number()
+        return await filter_ranking(self.mirror, self.mask, self.most, ranking)
 
 
 async def filter_ranking(mirror: RowIndex, mask: Mask, most: int, ranking: Ranking) -> Positions:

@@ -11,10 +11,10 @@ from sessiontree.contracts.errors import MemoryFailed, describe_error
 from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.memory.embedders import Embedder
+from sessiontree.memory.mirror.table_cache import TableCache
 from sessiontree.memory.place import DurableFolder, StoreLock, VersionFolder, resolve_directory
 from sessiontree.memory.search import embed_texts
 from sessiontree.memory.store_reader import StoreReader, check_selection
-from sessiontree.memory.table_cache import TableCache
 from sessiontree.memory.tables import FinishedTree, FinishedTrees, RecordTable, Vectors, build_schema, connect
 from sessiontree.memory.writer import StoreWriter, to_records
 
@@ -199,6 +199,7 @@ class LanceMemoryStore(StoreReader):
         store = cls(cache, finished, embedder, None, held)
         if lock:
             durable = None if directory is None else DurableFolder(table.folder(directory))
+            cache.builds_words = True
             store._writer = StoreWriter(cache, held, durable, store._upkeep.count_commits)
             store._upkeep.count_commits(await table.count_fragments())
         return store
@@ -337,6 +338,8 @@ class LanceMemoryStore(StoreReader):
 
     async def _tidy(self) -> None:
         writer = self._writing()
+        # LanceDB refuses to rewrite what another process has changed since this one saw it.
+        await self._cache.table.catch_up()
         await self._cache.table.optimize()
         # Before old versions are pruned the newest must be on the disk: after a power failure no other is
         # left.

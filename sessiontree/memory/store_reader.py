@@ -19,7 +19,7 @@ from sessiontree.contracts.values.memory import (
     Selection,
 )
 from sessiontree.memory.embedders import Embedder
-from sessiontree.memory.row_index import (
+from sessiontree.memory.mirror.row_index import (
     Mask,
     Positions,
     select_overlapping,
@@ -27,8 +27,8 @@ from sessiontree.memory.row_index import (
     select_tree,
     select_visible,
 )
+from sessiontree.memory.mirror.table_cache import TableCache
 from sessiontree.memory.search import search
-from sessiontree.memory.table_cache import TableCache
 from sessiontree.memory.tables import FinishedTree, FinishedTrees, Vectors
 from sessiontree.memory.writer import StoreWriter
 

@@ -25,8 +25,8 @@ from sessiontree.contracts.values.memory import (
     NewRecord,
     Source,
 )
+from sessiontree.memory.mirror.table_cache import TableCache
 from sessiontree.memory.place import DurableFolder, StoreLock
-from sessiontree.memory.table_cache import TableCache
 from sessiontree.memory.tables import Vectors, to_table
 
 _ID_BYTES = 16

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope
-from sessiontree.memory.row_index import RowIndex
+from sessiontree.memory.mirror.row_index import RowIndex
 from sessiontree.memory.search import filter_ranking
 
 ROWS = 3_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.memory.row_index import VectorColumn, select_best
+from sessiontree.memory.mirror.columns import VectorColumn, select_best
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from sessiontree.contracts.values.memory import (
     Source,
 )
 from sessiontree.memory.hashing_embedder import HashingEmbedder
-from sessiontree.memory.row_index import select_visible
+from sessiontree.memory.mirror.row_index import select_visible
 from sessiontree.memory.search import filter_ranking
 from sessiontree.memory.store import LanceMemoryStore
 from tests.example_fixtures import examples

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.values.memory import RECORD_TYPES, MemoryRecord, MemoryScope, Source
-from sessiontree.memory.row_index import (
+from sessiontree.memory.mirror.row_index import (
     Mask,
     RowIndex,
     select_overlapping,

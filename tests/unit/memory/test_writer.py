@@ -11,7 +11,7 @@ import pytest
 
 from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope
-from sessiontree.memory.table_cache import TableCache
+from sessiontree.memory.mirror.table_cache import TableCache
 from sessiontree.memory.tables import RecordTable, build_schema, connect
 from sessiontree.memory.writer import StoreWriter
 from tests.system.house.error_fixtures import has_cause

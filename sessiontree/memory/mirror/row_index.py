@@ -7,211 +7,16 @@ until a new mirror is made. The mirror changes on the event loop alone; any thre
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope, RecordType, Source, Trust
+from sessiontree.memory.mirror.columns import NumberColumn, StringColumn, TextColumn, VectorColumn
+from sessiontree.memory.mirror.word_index import WordIndex
 from sessiontree.memory.tables import ROW_ID, Vectors
-
-NONE: Final = -1
-"""The code of a missing text."""
-_SMALLEST: Final = 1_024
-
-
-class NumberColumn:
-    """One column of numbers. Appending costs amortised O(1)."""
-
-    def __init__(self, kind: DTypeLike) -> None:
-        self._cells: NDArray[Any] = np.empty(_SMALLEST, kind)
-        self._count = 0
-
-    def __len__(self) -> int:
-        """Return the number of values."""
-        return self._count
-
-    def extend(self, values: NDArray[Any] | Sequence[int]) -> None:
-        """Append values. Arrays that :meth:`all` returned before do not change."""
-        needed = self._count + len(values)
-        if needed > len(self._cells):
-            grown = np.empty(max(needed, 2 * len(self._cells)), self._cells.dtype)
-            grown[: self._count] = self._cells[: self._count]
-            self._cells = grown
-        self._cells[self._count : needed] = values
-        self._count = needed
-
-    def all(self) -> NDArray[Any]:
-        """Return the values, not copied."""
-        return self._cells[: self._count]
-
-
-class StringColumn:
-    """One column of texts with many repetitions: each text is kept once, and a row holds its code."""
-
-    def __init__(self) -> None:
-        self._codes: dict[str, int] = {}
-        self._kept: list[str] = []
-        self._rows = NumberColumn(np.int32)
-
-    def extend(self, values: Sequence[str | None]) -> None:
-        """Append values."""
-        self._rows.extend([NONE if value is None else self._assign_code(value) for value in values])
-
-    def all(self) -> NDArray[np.int32]:
-        """Return the rows' codes, not copied."""
-        return self._rows.all()
-
-    def code(self, text: str) -> int | None:
-        """Return the code of a text, or None if no row ever had it."""
-        return self._codes.get(text)
-
-    def known(self) -> dict[str, int]:
-        """Return the codes of all texts so far."""
-        return dict(self._codes)
-
-    def at(self, row: int) -> str:
-        """Return the text of a row that has one."""
-        return self._kept[int(self._rows.all()[row])]
-
-    def has(self, row: int) -> bool:
-        """Whether a row has a text."""
-        return bool(self._rows.all()[row] != NONE)
-
-    def _assign_code(self, text: str) -> int:
-        code = self._codes.get(text)
-        if code is None:
-            code = self._codes[text] = len(self._kept)
-            self._kept.append(text)
-        return code
-
-
-_BLOCK_ROWS: Final = 2_048
-
-
-class VectorColumn:
-    """Vectors of float32, in blocks; vectors are only ever added.
-
-    A block holds one array for each dimension. A query of few words has few numbers that are not zero, and
-    only their arrays are read.
-
-    Args:
-        dimensions: Numbers of a vector.
-    """
-
-    def __init__(self, dimensions: int) -> None:
-        self._dimensions = dimensions
-        self._blocks: list[Vectors] = []
-        self._rows = 0
-
-    def extend(self, rows: int) -> None:
-        """Append vectors of zeros."""
-        self._rows += rows
-        while len(self._blocks) * _BLOCK_ROWS < self._rows:
-            # The system provides the memory as vectors are set.
-            self._blocks.append(np.zeros((self._dimensions, _BLOCK_ROWS), np.float32))
-
-    def put(self, positions: NDArray[np.intp], vectors: Vectors) -> None:
-        """Set existing vectors; the shape of the argument is (positions, dimensions)."""
-        blocks, rows = np.divmod(positions, _BLOCK_ROWS)
-        for block in np.unique(blocks).tolist():
-            chosen = blocks == block
-            own, columns = rows[chosen], vectors[chosen].T
-            if own[-1] - own[0] == len(own) - 1 and (np.diff(own) == 1).all():
-                self._blocks[block][:, own[0] : own[-1] + 1] = columns  # half the cost of places in any order
-            else:
-                self._blocks[block][:, own] = columns
-
-    def scores(self, vector: Vectors, stop: int, start: int = 0) -> Vectors:
-        """Return the inner products of a vector with those from ``start`` up to, not including, ``stop``.
-
-        Equal vectors have equal products, to the last bit: products are made of whole blocks, always in the
-        same order. It uses one thread. When BLAS shares a product among threads, the product waits for all
-        of them, which takes long on a busy machine.
-        """
-        used = np.flatnonzero(vector)
-        is_sparse = 2 * len(used) < self._dimensions
-        weights = vector[used] if is_sparse else vector
-        products = np.empty(stop - start, np.float32)
-        for number in range(start // _BLOCK_ROWS, -(-stop // _BLOCK_ROWS)):
-            block, first = self._blocks[number], number * _BLOCK_ROWS
-            own = np.einsum("i,ij->j", weights, block[used] if is_sparse else block)
-            low, high = max(start, first), min(stop, first + _BLOCK_ROWS)
-            products[low - start : high - start] = own[low - first : high - first]
-        return products
-
-
-_TEXT_BYTES: Final = 64 * 2**20
-
-
-class TextColumn:
-    """The texts of the newest rows, in UTF-8; those of older rows are only in the table.
-
-    Args:
-        limit: How many bytes of texts are kept. A row takes 41 bytes more.
-    """
-
-    def __init__(self, limit: int = _TEXT_BYTES) -> None:
-        self._limit = limit
-        self._texts: list[bytes | None] = []
-        self._bytes = 0
-        self._oldest = 0
-        """No row before this one has a text."""
-
-    def extend(self, rows: int) -> None:
-        """Append rows without texts."""
-        self._texts.extend([None] * rows)
-
-    def put(self, positions: NDArray[np.intp], texts: Sequence[bytes]) -> None:
-        """Set the texts of existing rows."""
-        for position, text in zip(positions.tolist(), texts, strict=True):
-            if position >= self._oldest:
-                self.drop(position)
-                self._texts[position] = text
-                self._bytes += len(text)
-        while self._bytes > self._limit:
-            self.drop(self._oldest)
-            self._oldest += 1
-
-    def at(self, position: int) -> str | None:
-        """Return the text of a row, or None if it is not kept."""
-        text = self._texts[position]
-        return None if text is None else text.decode()
-
-    def drop(self, position: int) -> None:
-        """Free the text of a row."""
-        text = self._texts[position]
-        if text is not None:
-            self._bytes -= len(text)
-            self._texts[position] = None
-
-    def clear(self) -> None:
-        """Free all texts; the rows stay."""
-        self._texts = [None] * len(self._texts)
-        self._bytes = self._oldest = 0
-
-
-_GROUP: Final = 64
-
-
-def select_best(scores: Vectors, candidates: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """Return up to ``most`` candidates with the highest scores, best first; equal ones by position."""
-    if not len(candidates) or most < 1:
-        return candidates[:0]
-    own = scores[candidates]
-    if len(own) >= 2 * most * _GROUP:
-        # So many groups have a member as good as the last of the best groups: what is worse is not among the
-        # best. To sort all of a large store takes ten times as long.
-        groups = own[: len(own) // _GROUP * _GROUP].reshape(-1, _GROUP).max(axis=1)
-        kept = own >= np.partition(groups, len(groups) - most)[len(groups) - most]
-        candidates, own = candidates[kept], own[kept]
-    if len(own) > most:
-        least = np.partition(own, len(own) - most)[len(own) - most]
-        kept = own >= least
-        candidates, own = candidates[kept], own[kept]
-    return candidates[np.lexsort((candidates, -own))][:most]
-
 
 Positions = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -230,6 +35,8 @@ class RowIndex:
     def __init__(self, dimensions: int, *, vectors: bool = True) -> None:
         self.matrix = VectorColumn(dimensions) if vectors else None
         self.texts = TextColumn()
+        self.words = WordIndex()
+        """The words of the texts; rows that it does not have yet are added when it is asked."""
         self.ids: list[str] = []
         self.types, self.paths, self.trees, self.trusts = (
             StringColumn(),
@@ -343,7 +150,7 @@ class RowIndex:
         added = np.arange(start, self.rows)
         if self.matrix is not None:
             self.matrix.put(added, vectors)
-        self.texts.put(added, [record.text.encode() for record in records])
+        self.put_texts(added, [record.text.encode() for record in records])
 
     def load(self, rows: pa.Table) -> None:
         """Add rows of the table, by ascending number; rows whose ids are known only get their numbers.
@@ -386,6 +193,25 @@ class RowIndex:
             del self._positions[self.ids[position]]
             self.texts.drop(position)
             self._unnumbered.discard(position)
+
+    def drop_unnumbered(self) -> None:
+        """Mark as dead the living rows whose numbers are not known."""
+        self.drop(np.array(sorted(self._unnumbered), np.intp))
+
+    @property
+    def has_all_texts(self) -> bool:
+        """Whether the text of every living row is in memory."""
+        return len(self.texts) == len(self)
+
+    def put_texts(self, positions: Positions, texts: Sequence[bytes]) -> None:
+        """Set the texts of living rows."""
+        if self.texts.put(positions, texts) or self.texts.is_cut:
+            self.words = WordIndex()  # of another text, or of no use any more
+
+    def forget_texts(self) -> None:
+        """Drop all texts, and the words that were found in them."""
+        self.texts.clear()
+        self.words = WordIndex()
 
     def forget_vectors(self) -> None:
         """Drop all vectors: from now on an index of the table compares them."""

@@ -16,12 +16,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.contracts.values.memory import MemoryRecord
 from sessiontree.memory.failures import refuse_embedder
-from sessiontree.memory.row_index import Positions, RowIndex
+from sessiontree.memory.mirror.row_index import Positions, RowIndex
+from sessiontree.memory.mirror.word_index import WordIndex
 from sessiontree.memory.tables import ROW_ID, VECTOR, RecordTable, Vectors, read_embedder, to_vectors
 
 _TAKEN_AT_ONCE = 1_000
+_INDEXED_AT_ONCE = 400
+"""So many texts a search puts into the index of words itself; it takes some milliseconds."""
 
 
 class TableCache:
@@ -53,6 +57,9 @@ class TableCache:
         """The version whose commits are all in the mirror; None if that is not known."""
         # Race: two readers that catch up at once would both read the new rows and apply them twice.
         self._changing = asyncio.Lock()
+        self.builds_words = False
+        """Whether this process answers many searches, so that an index of all words is worth its making."""
+        self._indexing: asyncio.Task[None] | None = None
         self.mirror = self._empty(vectors=True)
 
     def check(self) -> None:
@@ -68,11 +75,13 @@ class TableCache:
             await self._load()
             self._version = version
 
-    async def catch_up(self, *, surely: bool = False) -> None:
+    async def catch_up(self, *, surely: bool = False, with_texts: bool = False) -> None:
         """Apply what other writers did.
 
         Args:
             surely: Compare even if the table has the same version as before.
+            with_texts: Compare texts too; otherwise they are dropped, because another process may have
+                changed the text of a row, which keeps its number.
         """
         async with self._changing:
             version = await self.table.catch_up()
@@ -87,9 +96,13 @@ class TableCache:
             else:
                 positions = self.mirror.find_positions(gone)
                 self.mirror.drop(positions[positions >= 0])
-                # Another process may have changed the text of a row, which keeps its number.
-                self.mirror.texts.clear()
+                if not with_texts:
+                    self.mirror.forget_texts()
                 await self._take_in(self.mirror)
+                # Whatever is in the table has a number now; a row without one was erased before it got one.
+                self.mirror.drop_unnumbered()
+                if with_texts:
+                    await self._read_contents(self.mirror, 0, vectors=False)
             # Last: a search that runs meanwhile must not take the mirror for up to date.
             self._version = version
 
@@ -109,7 +122,7 @@ class TableCache:
                     self.mirror.number(ids, numbers)
 
     async def tidy(self) -> None:
-        """Free the memory of dead rows, and of vectors if there is an index of them; read texts anew.
+        """Free the memory of dead rows, and of vectors if there is an index of them; compare texts.
 
         Call it in the writer's turn, after the table was tidied. Nobody can tell the commits of tidying from
         those of another process, so table and mirror are compared.
@@ -120,9 +133,7 @@ class TableCache:
         elif self.mirror.is_crowded:
             await self.load()
         if self._read_newest is not None and self._read_newest() != self._version:
-            await self.catch_up()
-            async with self._changing:
-                await self._read_contents(self.mirror, 0, vectors=False)
+            await self.catch_up(with_texts=True)
 
     async def records(self, mirror: RowIndex, positions: Positions) -> list[MemoryRecord]:
         """Return the records at a mirror's positions, in that order, without those forgotten meanwhile."""
@@ -146,10 +157,36 @@ class TableCache:
         records = [mirror.record(position, texts[place]) for position, place in places]
         return records, to_vectors(rows)[[place for _, place in places]]
 
+    def get_words(self, mirror: RowIndex) -> WordIndex | None:
+        """Return the index of the words of all rows, or None if texts are missing or many are not in it.
+
+        It still needs :meth:`WordIndex.update`. In a process that writes, those that are many are added in
+        the background.
+        """
+        if not mirror.has_all_texts:
+            return None
+        if mirror.rows - len(mirror.words) <= _INDEXED_AT_ONCE:
+            return mirror.words
+        if self.builds_words and mirror is self.mirror and self._indexing is None:
+            self._indexing = asyncio.create_task(self._index_words(mirror), name="memory-words")
+        return None
+
     def close(self) -> None:
         """Release files and caches; whoever reads after this gets the table's error."""
         self._read_newest = None
+        self.builds_words = False
+        if self._indexing is not None:
+            self._indexing.cancel()
         self.table.close()
+
+    async def _index_words(self, mirror: RowIndex) -> None:
+        try:
+            # In parts, so that the last one is soon done when the store is closed.
+            while len(mirror.words) < (rows := mirror.rows):
+                rows = min(rows, len(mirror.words) + _INDEXED_AT_ONCE)
+                await run_in_thread(mirror.words.update, mirror.texts, rows)
+        finally:
+            self._indexing = None
 
     def _recall(self, mirror: RowIndex, positions: Positions) -> list[MemoryRecord] | None:
         """Return the living records at positions from memory, or None if the table must be read."""
@@ -202,7 +239,7 @@ class TableCache:
             if vectors and mirror.matrix is not None:
                 mirror.matrix.put(positions[known], to_vectors(rows)[known])
             texts = rows["text"].cast(pa.binary()).filter(pa.array(known)).to_pylist()
-            mirror.texts.put(positions[known], texts)
+            mirror.put_texts(positions[known], texts)
 
     def _empty(self, *, vectors: bool) -> RowIndex:
         dimensions: int = self.table.schema.field(VECTOR).type.list_size
