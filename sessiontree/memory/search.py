@@ -126,7 +126,7 @@ async def search(
     if not mask.any():
         return []
     most = max(LEAST_CANDIDATES, _CANDIDATES_PER_HIT * query.limit)
-    meaning, similar, worded = await _Ranker(cache, mirror, embedder, query.text, mask, most).rank()
+    meaning, similar, worded = await _RecordSearch(cache, mirror, embedder, query.text, mask, most).rank()
     hits = {*similar.tolist(), *worded.tolist()}
     scores = fuse_rankings([meaning.tolist(), worded.tolist()])
     kept = {place: score for place, score in scores.items() if place in hits and score >= query.min_score}
@@ -145,7 +145,7 @@ def _mask(mirror: RowIndex, query: MemoryQuery, scope: MemoryScope | None, finis
 
 
 @dataclass(frozen=True, slots=True)
-class _Ranker:
+class _RecordSearch:
     """Ranks the records that a mask allows, by vectors and by words."""
 
     cache: TableCache
@@ -193,7 +193,7 @@ class _Ranker:
         return found, found[scores[found] >= get_noise(self.embedder)]
 
     async def _compare_many(self, vector: Vectors) -> tuple[Positions, Positions]:
-        """Compare a vector in two threads, or ask the table's index if there are no vectors in memory."""
+        """Compare a vector in two threads, or ask the table's index if memory does not have the vectors."""
         matrix, rows = self.mirror.matrix, len(self.mask)
         if matrix is None:
             nearest = partial(self.cache.table.find_nearest, vector)

@@ -36,8 +36,8 @@ class TableCache:
         place: Path or address of the store, for errors.
         identity: Identity of the embedder that made the vectors.
         ann_above: With more rows than this, vectors are not held in memory once there is an index of them.
-        read_newest: Returns the table's newest version, or None if it is not known. None = there is no cheap
-            way to know it, as for a store on the network; then texts are always read from the table.
+        read_newest: Returns the table's newest version, or None if it is not known. None = it takes long to
+            find out, as for a store on the network; then texts are always read from the table.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class TableCache:
             self._version = None
             there, known = await self.table.row_ids(), self.mirror.list_living_row_ids()
             gone = np.setdiff1d(known, there, assume_unique=True)
-            if len(gone) == len(known) and len(there):  # another table replaced it
+            if 0 < len(known) == len(gone) and len(there):  # another table replaced it
                 await self._load()
             else:
                 positions = self.mirror.find_positions(gone)

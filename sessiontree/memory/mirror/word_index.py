@@ -1,7 +1,7 @@
 """The words of the records in memory, and their ranking by BM25.
 
 It finds and scores as the full-text index of the table does: the same words, the same formula, every record
-counted. A query takes a tenth of the time, because LanceDB plans each one anew.
+counted. A query takes a fraction of the time, because LanceDB makes a plan for each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class WordIndex:
         self._terms: dict[str, int] = {}
         """The number of each word."""
         self._pieces: dict[str, tuple[int, ...]] = {}
-        """The words of pieces of texts without white space. To split one anew takes 2 ms."""
+        """The words of pieces of texts without white space. To split a new one takes 2 ms."""
         self._lengths = NumberColumn(np.int32)
         """How many words each row has."""
         self._starts = np.zeros(1, np.int64)
