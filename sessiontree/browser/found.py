@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.sandbox.commands.environment import (
     build_system_words,
     find_library_places,

@@ -7,7 +7,6 @@ import os
 import signal
 import stat
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from sessiontree.cli.door import list_models, make_conversations, parse_rights
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.version import explain_installation
 

@@ -11,7 +11,6 @@ import contextlib
 import secrets
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalReq
 from sessiontree.contracts.recorded.client_calls import read_question
 from sessiontree.contracts.recorded.questions import QuestionAnswer, QuestionReply, QuestionRequest, Surface
 from sessiontree.contracts.values.jsonable import dump_json, dump_readable
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.claim import list_journal_dirs
 from sessiontree.journal.journal import Journal

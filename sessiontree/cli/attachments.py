@@ -8,13 +8,13 @@ import secrets
 import stat
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sessiontree import AgentSpec, ConfigError, ImageContent, ImageLimits
 from sessiontree.contracts.errors import ImageRefused
 from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, detect_image_type
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.untrusted import clean_source, defuse
 from sessiontree.dispatch.images import ImageCleaner
 

@@ -16,13 +16,14 @@ import stat
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
 from sessiontree.contracts.errors import ConfigError, JournalCorrupt, JournalError, SessionTreeError
 from sessiontree.contracts.settings.sandbox_spec import ContainerEngine, SandboxSpec
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Literal, Self, TypeAlias
 
@@ -20,6 +19,7 @@ from sessiontree.backends.ray.engine.engine_settings import (
 )
 from sessiontree.cli.checkup import SHARED_MEMORY, Confinement, Installation, LiveRuntime, State, SystemLimits
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.scheduling.settings import OBSERVING
 from sessiontree.sandbox import CommandConfinement, Level
 

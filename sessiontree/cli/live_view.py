@@ -11,7 +11,6 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TextIO, TypeAlias
 
@@ -25,6 +24,7 @@ from rich.text import Text
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.transport.progress import ProgressReader
 from sessiontree.view.live_tree import LiveTree

@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -21,6 +20,7 @@ from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError, ToolError
 from sessiontree.contracts.settings.settings import suggest_nearest
 from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.mcp.pins import PinnedServer, PinnedTool, compute_identity, find_changes, pin_listed_tools
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.settings import TIERS, McpServer, TierName, reach

@@ -13,7 +13,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -34,6 +34,7 @@ from sessiontree.contracts.values.memory import (
     Selection,
     Source,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.export import open_private_file
 from sessiontree.memory.embedders import Embedder, make_embedder
 from sessiontree.memory.hashing_embedder import HashingEmbedder

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from sessiontree import ConfigError, Configuration, ProviderModel
 from sessiontree.api.agents.model_choice import resolve_models
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.models.providers.provider_model import PROVIDERS, Provider
 from sessiontree.version import explain_installation
 

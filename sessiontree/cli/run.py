@@ -19,7 +19,7 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -55,6 +55,7 @@ from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChan
 from sessiontree.cli.serve import serve_page
 from sessiontree.cli.tree import place_option
 from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import read_fact
 from sessiontree.schema.result import compile_result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.settings.settings import suggest_names
 from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.catalog import CATALOG, CatalogRow
 from sessiontree.policy.compiled import CompiledPolicy, Explanation, compile_policy

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, overload
@@ -23,6 +23,7 @@ from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ApprovalRequ
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.values.jsonable import dump_json, dump_readable
 from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.truncation import cut_line
 from sessiontree.journal.claim import list_journal_dirs, locate_journal
 from sessiontree.journal.journal import Journal

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Final, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
@@ -29,6 +29,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded import codec
 from sessiontree.contracts.values.jsonable import make_encoder
 from sessiontree.contracts.values.messages import decode_message
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.transport.rpc import PeerDefault, PeerName, ProgramOnly, RpcMethod, Without
 
 Convert: TypeAlias = Callable[[Any], Any]

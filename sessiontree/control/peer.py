@@ -24,11 +24,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.sandbox.process_tree import ProcessIdentity, find_ancestors, find_process_identity
 
 _CREDENTIALS = struct.Struct("iII")

@@ -16,7 +16,6 @@ import errno
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 

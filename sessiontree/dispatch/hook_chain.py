@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Self, TypeAlias, TypeVar
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
@@ -34,6 +34,7 @@ from sessiontree.contracts.tools.hooks import (
 )
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ToolResultMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.hook_run import (
     MAX_CHARS,
     MAX_REASON,

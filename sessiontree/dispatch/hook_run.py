@@ -14,7 +14,7 @@ import inspect
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_args
 
 from sessiontree.contracts.errors import ExecutionError, describe_error
@@ -31,6 +31,7 @@ from sessiontree.contracts.tools.hooks import (
 )
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent, TextContent
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_HANGING = 4
 """Most hanging runs of a hook at one point; further runs fail at once until one returns."""

@@ -16,7 +16,7 @@ import subprocess
 import time
 from base64 import b64encode
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -27,6 +27,7 @@ from sessiontree.contracts.tools.agent import RESULT_SHARE
 from sessiontree.contracts.tools.thread_calls import Stop, run_until_stopped
 from sessiontree.contracts.values.jsonable import parse_json
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.dispatch.results import NOTE_CHARS
 from sessiontree.interpreter.import_guard import build_command

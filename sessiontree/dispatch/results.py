@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from sessiontree.contracts.errors import ExecutionError
@@ -14,6 +13,7 @@ from sessiontree.contracts.recorded.tool_inputs import AnsweredInput, ToolInput
 from sessiontree.contracts.settings.settings import MAX_IMAGES, ImageLimits
 from sessiontree.contracts.values.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.truncation import cut_line, cut_text
 from sessiontree.contracts.values.untrusted import wrap_untrusted
 from sessiontree.dispatch.tool_table import ToolEntry

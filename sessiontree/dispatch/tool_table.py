@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -17,6 +17,7 @@ from sessiontree.contracts.tools.client_tool import ClientTool, is_question_tool
 from sessiontree.contracts.tools.decorator import FunctionTool
 from sessiontree.contracts.tools.program_tool import ProgramTool, SavedProgram, ToolFinder
 from sessiontree.contracts.tools.tool import Tool, ToolFlag, check_tool
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.policy.catalog import CatalogRow, build_row
 from sessiontree.policy.vocabulary import fold_name
 from sessiontree.schema.compiled import CompiledTool, compile_tool

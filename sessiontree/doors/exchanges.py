@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,6 +17,7 @@ from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.tools.client_tool import build_answer
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
 from sessiontree.doors.histories import Histories
 from sessiontree.doors.principals import DoorPrincipal

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.api.agents.owned_files import PRIVATE, replace_owned
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_ENTRIES: Final = 50_000
 """Digests that are kept of one principal; the newest."""

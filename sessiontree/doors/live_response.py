@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from sessiontree.contracts.reports.events import Done, Event, TextDelta
 from sessiontree.contracts.values.messages import UNFINISHED
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.doors.exchanges import DoorExchange
 from sessiontree.doors.response_log import LoggedResponse, OutputItem
 from sessiontree.doors.turns import Turn

@@ -7,7 +7,6 @@ its trees, so that they hold where rights are built, and no protocol has a rule 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -17,6 +16,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier, TierLabel
 from sessiontree.contracts.recorded.senders import Sender
 from sessiontree.contracts.settings.settings import Budget, StrictSettings
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.doors.client_tools import allow_hosted
 from sessiontree.policy.settings import PolicyConfig
 

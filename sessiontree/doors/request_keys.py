@@ -9,10 +9,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.doors.conversations import ConflictError
 
 MAX_CHARS: Final = 255

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, TypeAlias
 
 from sessiontree.contracts.facts import session_facts as session
@@ -18,6 +18,7 @@ from sessiontree.contracts.recorded.approvals import ApprovalQuestion
 from sessiontree.contracts.recorded.codec import list_recorded_classes
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.journal.record import JournalRecord, read_kind

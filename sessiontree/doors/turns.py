@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sessiontree.api.tree.pending_reply import PendingReply
 from sessiontree.contracts.errors import SessionFailed, SessionTreeError
 from sessiontree.contracts.facts.session_facts import MessageReceived, RunFinished
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.journal.record import JournalRecord

@@ -10,10 +10,11 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.record import JournalRecord, Packed

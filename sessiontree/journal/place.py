@@ -5,10 +5,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalLocked, TreeNotFound
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.blobs import sync_directory
 from sessiontree.journal.tables import check_header, create_tables, get_log_path, write_error
 

@@ -12,12 +12,12 @@ import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterator, MutableMapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, TreeNotFound
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.record import JournalRecord, TreeRow, Verification
 from sessiontree.journal.segment import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sessiontree.contracts.errors import JournalCorrupt
@@ -12,6 +11,7 @@ from sessiontree.contracts.facts import session_facts, tree_facts
 from sessiontree.contracts.facts.tree_facts import Fact
 from sessiontree.contracts.recorded.codec import list_wire_parts
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.replay import read_fact, read_facts
 
 FACTS = (session_facts, tree_facts)

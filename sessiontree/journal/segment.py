@@ -17,7 +17,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from sessiontree.contracts.values.jsonable import dump_json, parse_json, quote

@@ -15,11 +15,11 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.commit import Commit, Numbered, Tail, empty_log, mend_numbering
 from sessiontree.journal.segment import Advance

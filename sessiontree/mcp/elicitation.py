@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -23,6 +23,7 @@ from sessiontree.contracts.recorded.questions import (
     QuestionOption,
 )
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.schema.checker import Checker
 
 MAX_REQUESTS: Final = 8

@@ -9,12 +9,13 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError, Timeout
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.interpreter.import_guard import build_command
 from sessiontree.mcp.frames import FrameFault, encode_frame, read_message
 from sessiontree.mcp.settings import ReachedServer

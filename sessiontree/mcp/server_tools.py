@@ -6,7 +6,6 @@ import hashlib
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError
@@ -18,6 +17,7 @@ from sessiontree.contracts.recorded.tool_inputs import InputNeeded
 from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.tool import ALL_KINDS, MAIN_AND_BRANCH, RawTool
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.mcp.elicitation import Elicitation
 from sessiontree.mcp.pins import PinnedServer, PinnedTool
 from sessiontree.mcp.settings import McpServer, ReachedServer

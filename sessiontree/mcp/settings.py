@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.settings.given_values import take_settings
 from sessiontree.contracts.settings.settings import StrictSettings, suggest_names
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 TierName: TypeAlias = Literal["read-only", "workspace", "system", "elevated"]
 """The tier of a tool's calls, as a configuration writes it."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Floats: TypeAlias = NDArray[np.float32]
 _Hashes: TypeAlias = NDArray[np.uint64]

@@ -6,12 +6,13 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, BinaryIO, Final, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import MemoryFailed, ValidationError
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json, parse_json
 from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope, NewRecord
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.memory.tables import FinishedTree
 from sessiontree.memory.writer import to_records
 

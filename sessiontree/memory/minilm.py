@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
@@ -21,6 +20,7 @@ from safetensors.numpy import load
 from tokenizers import Tokenizer
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Floats: TypeAlias = NDArray[np.float32]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.tools.thread_calls import run_in_thread
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.memory.embedders import Embedder
 from sessiontree.memory.failures import convert_write_errors
 from sessiontree.memory.place import DurableFolder, StoreLock, resolve_directory

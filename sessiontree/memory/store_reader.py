@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from sessiontree.contracts.values.memory import (
     MemoryScope,
     Selection,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.memory.embedders import Embedder
 from sessiontree.memory.mirror.row_index import (
     Mask,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.values.memory import MemoryRecord, Source
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.memory.failures import convert_read_errors, convert_search_errors, convert_write_errors
 
 

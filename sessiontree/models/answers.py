@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, TypeAlias, get_args
 
@@ -32,6 +32,7 @@ from sessiontree.contracts.values.messages import (
     ToolCall,
     Usage,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Answer: TypeAlias = "str | ToolCall | list[str | ToolCall] | AssistantMessage"
 """Text, a call, several of both in order, or a whole message."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.reports.events import ModelEvent
 from sessiontree.contracts.settings.model_settings import NO_SETTINGS, ModelSettings
-from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import AssistantMessage, Message, ProviderForm, StopReason, Usage
+from sessiontree.contracts.values.quick_dataclass import add_quick_pickle, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class ToolSpec:
     """JSON Schema of an object."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """The question of one turn."""

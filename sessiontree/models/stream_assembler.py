@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import io
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, get_args
 
 from sessiontree.contracts.errors import ModelError
@@ -34,6 +34,7 @@ from sessiontree.contracts.values.messages import (
     ToolCall,
     Usage,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.models.port import (
     CallPiece,

@@ -10,10 +10,10 @@ import io
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.notebook.tree_look import look
 from sessiontree.version import explain_installation
 

@@ -11,7 +11,6 @@ import inspect
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -21,6 +20,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.facts.session_facts import CallResolved, ProgramAdvanced, ProgramStarted
 from sessiontree.contracts.recorded.programs import count_depth
 from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.notebook.cell_html import render_html_table, render_text_table, shorten
 from sessiontree.notebook.displays import RUNNING
 

@@ -5,11 +5,11 @@ The class of a finished tool declares the same; a test compares them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.tools.tool import ALL_KINDS, MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

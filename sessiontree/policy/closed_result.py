@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from math import isfinite
 from typing import Final, Protocol, TypeAlias
 
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.pointer import make_json_pointer
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_BITS: Final = 512
 """Most bits that a closed result may carry; a list of letters would spell a message otherwise."""

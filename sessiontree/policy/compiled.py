@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
@@ -12,6 +12,7 @@ from sessiontree.contracts.kinds import PermissionTier, SystemAnswer
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.settings.settings import suggest_nearest
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.policy.catalog import CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
 from sessiontree.policy.steps import FOR_CHILDREN, Standing, Step, build_steps

@@ -10,12 +10,12 @@ delegates. A scope without settings makes no step.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.capabilities import BROWSER, CANVAS, CHANNEL, HTTP, SPEECH, VISION, WEB
 from sessiontree.contracts.tools.tool import ToolFlag
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.policy.catalog import CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
 from sessiontree.policy.vocabulary import PLUGINS, Vocabulary, fold_name, split_model_name

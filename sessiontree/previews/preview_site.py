@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.handles.previews import MAX_PAGE_BYTES, MAX_PAGE_FILES, page_type
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_PAGES: Final = 8
 """Most pages of one session."""

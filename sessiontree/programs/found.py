@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files, version
 from importlib.util import find_spec
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.sandbox import jail
 from sessiontree.sandbox.commands.environment import find_library_places, get_running_interpreter
 

@@ -6,10 +6,10 @@ import builtins
 import keyword
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.programs import prelude
 
 MOST_VALUES: Final = 40

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_SNAPSHOT_BYTES: Final = 512 * 1024
 """Longest snapshot that is kept, compressed."""

@@ -10,10 +10,10 @@ import re
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Final
 
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.truncation import cut_line
 from sessiontree.programs.signatures import list_arguments
 from sessiontree.programs.tool_list import CHILD_SIGNATURES, shorten_signature

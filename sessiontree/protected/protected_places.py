@@ -12,11 +12,11 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path, PurePath
 from typing import Final, TypeAlias
 
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.protected.git_settings import hook_directories
 from sessiontree.protected.own_places import OwnPlaces, derive_module_name, is_installed
 from sessiontree.protected.reaching_places import RACY_NS, place_tree, trace_links

@@ -11,10 +11,12 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Final
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 RACY_NS: Final = 2_000_000_000
 """A directory that changed so shortly before it was read may have changed again with the same timestamp."""

@@ -21,10 +21,10 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.whole_text import join_halves
 from sessiontree.schema.json_form import MAX_DEPTH
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -13,6 +12,7 @@ import pydantic
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json, dump_readable
 from sessiontree.contracts.values.pointer import LeadsNowhere, find_value, make_json_pointer
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.truncation import find_cut
 from sessiontree.schema.argument_text import has_structure_start
 from sessiontree.schema.keywords import Schema

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable, parse_json
 from sessiontree.contracts.values.pointer import make_json_pointer
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.schema.keywords import DEFINITIONS, Schema, rewrite
 
 TOOL, ARGUMENTS, REPLY, RESULT = "tool", "arguments", "reply", "result"

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.pointer import make_json_pointer
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.schema.keywords import DEFINITIONS, Schema, locate_subschemas
 
 Effect: TypeAlias = Literal["same", "wider", "narrower"]

@@ -8,12 +8,12 @@ messages to the page around them.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionTreeError, describe_error
 from sessiontree.contracts.recorded.canvas import MAX_CONTENT_BYTES
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.tree.state.canvas_state import CanvasState
 from sessiontree.view.bundle import join_modules
 from sessiontree.workspace import WorkspaceReader

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.canvas import MAX_ANSWER_CHARS
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.control.client import ControlClient
 from sessiontree.serve.canvas_frames import CanvasPages
 from sessiontree.view.feed import TreeFeed

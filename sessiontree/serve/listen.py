@@ -9,13 +9,13 @@ import ssl
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import uvicorn
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.serve.access import PARAMETER, Access
 from sessiontree.serve.served_trees import ServedTrees
 from sessiontree.serve.server import Api, Site, TreeSite, serve_app

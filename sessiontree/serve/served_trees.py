@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.recorded.questions import Surface
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.claim import list_journal_dirs, locate_journal
 from sessiontree.journal.journal import Journal

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 from sessiontree.contracts.facts import session_facts as facts
@@ -32,6 +31,7 @@ from sessiontree.contracts.values.messages import (
     Usage,
     UserMessage,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.contracts.values.untrusted import BEGIN, END, ID_BYTES, wrap_untrusted
 from sessiontree.session.calls import Decision

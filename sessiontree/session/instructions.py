@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from sessiontree.contracts.facts.session_facts import RunFailure
@@ -12,11 +11,11 @@ from sessiontree.contracts.recorded.client_calls import ClientAnswer
 from sessiontree.contracts.recorded.codec import Outcome
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.recorded.tool_inputs import AnsweredInput
-from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.messages import ToolCall, ToolResultMessage
+from sessiontree.contracts.values.quick_dataclass import add_quick_pickle, dataclass
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class PrepareCall:
     """Check a call; answer with CallPrepared, CallRejected or CallFinished.
@@ -35,7 +34,7 @@ class PrepareCall:
     """Whether the reply that it is in was cut off at its length limit, maybe within this call."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class ExecuteCall:
     """Run a checked call; answer with CallFinished.
@@ -51,7 +50,7 @@ class ExecuteCall:
     """The input that a person gave it last; None = it asked for none."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class AdvanceProgram:
     """Give a program the answers that it has not been given; answer with ProgramSaid or CallFinished.
@@ -70,7 +69,7 @@ class AbortCalls:
     reason: str
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class CallModel:
     """Ask the model; the state's transcript is the prompt."""

@@ -9,7 +9,6 @@ message, a result that differs, or another call begins a new count.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 from typing import Final, TypeAlias
@@ -23,6 +22,7 @@ from sessiontree.contracts.values.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.truncation import cut_line
 from sessiontree.contracts.values.untrusted import remove_numbers
 

@@ -5,7 +5,7 @@ Only ``evolve`` changes it. Members of a call or a ledger entry have the same na
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.facts.rewind import RecordedCalls
@@ -27,6 +27,7 @@ from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Message, ToolCall, Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.session_ids import SessionIds
 
 DecidedPhase: TypeAlias = Literal[

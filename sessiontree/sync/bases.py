@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self
@@ -20,6 +19,7 @@ from sessiontree.contracts.recorded.results import R
 from sessiontree.contracts.recorded.senders import Sender
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.sync.bridge import LoopBridge
 from sessiontree.sync.channels import BridgedChannel
 from sessiontree.sync.event_buffer import Pump

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -94,6 +94,7 @@ from sessiontree.contracts.values.memory import (
     Source,
 )
 from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 

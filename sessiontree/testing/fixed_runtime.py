@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from sessiontree.contracts.errors import ExecutionError
@@ -16,6 +15,7 @@ from sessiontree.contracts.handles.runtime_control import (
     StoredConfiguration,
 )
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.version import VERSION
 
 

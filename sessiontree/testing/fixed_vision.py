@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.handles.vision import VisionAnswer
 from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -49,6 +49,7 @@ from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.tool import Tool, ToolFlag, check_tool
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import AssistantMessage, ToolCall, ToolReply, ToolResultMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.scripted import FunctionModel
 from sessiontree.schema.compiled import compile_tool

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 from sessiontree.contracts.facts.session_facts import TurnStarted
 from sessiontree.contracts.recorded.codec import list_current_versions
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.replay import read_fact, read_facts
 
 _VALUE = r'("[^"\\]*(?:\\.[^"\\]*)*"|-?\d+)'

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from sessiontree.contracts.facts.tree_facts import ApprovalRequested
@@ -22,6 +22,7 @@ from sessiontree.contracts.reports.events import (
     ToolExecutionRetry,
     ToolExecutionStart,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import read_fact
 from sessiontree.tree.state.canvas_state import CanvasState, change_state

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree.channels.safe_text import make_visible
@@ -20,6 +20,7 @@ from sessiontree.contracts.reports.events import describe_exit
 from sessiontree.contracts.reports.fan_outs import SAYS_NOTHING
 from sessiontree.contracts.values.jsonable import dump_readable
 from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 GIST_CHARS: Final = 120
 """Longest text of a call, a note or an error in a panel, before invisible characters are made visible."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from sessiontree.channels.safe_text import make_visible
@@ -14,6 +14,7 @@ from sessiontree.contracts.reports.events import get_display
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.replay import read_fact
 from sessiontree.view.program_panel import ProgramPanel
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.facts import session_facts as said
 from sessiontree.contracts.facts.tree_facts import Fact
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.record import JournalRecord
 
 MAX_WHY_CHARS: Final = 200

@@ -14,7 +14,7 @@ Not here: which of them the owner allows (``client.py``).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
@@ -23,6 +23,7 @@ import idna
 
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Ip: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network

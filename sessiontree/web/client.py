@@ -17,7 +17,7 @@ import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final, TypeAlias
 
@@ -26,6 +26,7 @@ import httpcore
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError, ValidationError
 from sessiontree.contracts.handles.http_requests import HttpResponse
 from sessiontree.contracts.handles.ports import Page
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.untrusted import wrap_untrusted
 from sessiontree.version import VERSION
 from sessiontree.web.address import (

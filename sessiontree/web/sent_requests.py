@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.handles.http_requests import MAX_SENT_HEADER_CHARS, MAX_SENT_HEADERS, HttpMethod
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 BODIED: Final = frozenset({"POST", "PUT", "PATCH"})
 """Methods whose requests say the length of their body even if it is empty. Source: RFC 9110, section 8.6."""

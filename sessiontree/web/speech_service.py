@@ -6,12 +6,13 @@ Source: OpenAI's API reference, "Create speech"; services on one's own machine o
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Protocol
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.handles.http_requests import HttpResponse
 from sessiontree.contracts.handles.speech import MAX_AUDIO_BYTES, Speech, SpeechRequest
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.web.address import WebAddress, parse_address
 from sessiontree.web.sent_requests import SentRequest, check_headers
 

@@ -17,10 +17,11 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.workspace.resolver import Identity, get_file_identity
 from sessiontree.workspace.root import TEMPORARY_PREFIX
 

@@ -17,11 +17,11 @@ import ctypes
 import os
 import stat
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import describe_error
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_ENTRIES: Final = 64
 ROUNDS: Final = 2

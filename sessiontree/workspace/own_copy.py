@@ -13,12 +13,13 @@ import os
 import stat
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.recorded.child_workspaces import ChangedFile, WorkspaceCopy
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.workspace.copied_files import (
     Copied,
     FileBounds,

@@ -21,7 +21,6 @@ import os
 import stat
 import struct
 import weakref
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +28,7 @@ from typing import Final, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.handles.ports import Entry, EntryType
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 RESOLVE_NO_MAGICLINKS: Final = 0x02
 RESOLVE_BENEATH: Final = 0x08

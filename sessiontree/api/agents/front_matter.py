@@ -6,7 +6,6 @@ The first line is ``---``; YAML follows up to the next line ``---``; the rest is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 
 from sessiontree.api.agents.owned_files import explain_error, find_fault, open_text
 from sessiontree.contracts.settings.settings import describe_faults
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_BYTES: Final = 256 * 1024
 _FENCE: Final = "---"

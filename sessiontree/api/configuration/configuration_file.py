@@ -14,7 +14,6 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -28,6 +27,7 @@ from sessiontree.api.configuration.configuration import Configuration
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ValidationError
 from sessiontree.contracts.handles.runtime_control import ConfigurationChange, StoredConfiguration
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 HIDDEN: Final = "(hidden)"
 """Shown instead of the path of a key's file, and of what an address has besides its server and path."""

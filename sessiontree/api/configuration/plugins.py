@@ -12,7 +12,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
@@ -23,6 +23,7 @@ from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.tools.plugins import PLUGIN_GROUP, PluginContext, PluginSettings
 from sessiontree.contracts.tools.tool import Tool, check_tool
 from sessiontree.contracts.values.jsonable import to_json_value
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.vocabulary import fold_name

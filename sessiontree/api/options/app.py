@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypedDict, cast
 
@@ -15,6 +15,7 @@ from sessiontree.contracts.settings.given_values import Instance, Parts, Toggle,
 from sessiontree.contracts.settings.sandbox_spec import SandboxSpec
 from sessiontree.contracts.tools.hooks import Hook
 from sessiontree.contracts.tools.tool import Tool
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.mcp.settings import McpServer
 from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 

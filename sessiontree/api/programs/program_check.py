@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.contracts.recorded.programs import STARTS_CHILDREN
 from sessiontree.contracts.settings.settings import suggest_names
 from sessiontree.contracts.tools.program_tool import SavedProgram, SavedText
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import CompiledPolicy, compile_policy
 from sessiontree.policy.steps import Standing

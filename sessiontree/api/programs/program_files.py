@@ -12,7 +12,6 @@ import keyword
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -27,6 +26,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.programs import SAVED_NAME
 from sessiontree.contracts.settings.settings import Budget, StrictSettings, describe_faults
 from sessiontree.contracts.tools.program_tool import SavedProgram, SavedText
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 SUFFIX: Final = ".py"
 MAX_DESCRIPTION_CHARS: Final = 1_024

@@ -11,7 +11,7 @@ import sys
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -25,6 +25,7 @@ from sessiontree.contracts.errors import ConfigError, WrongLoop
 from sessiontree.contracts.facts.tree_config import ShardRow
 from sessiontree.contracts.settings.given_values import Edge, Give, check_options, take_settings
 from sessiontree.contracts.values.python_source import parse_python
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:

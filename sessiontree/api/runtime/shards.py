@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,6 +30,7 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.facts.tree_config import ShardRow
 from sessiontree.contracts.tools.thread_calls import claim_in_thread
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.claim import JournalClaim, holds_tree, locate_journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import make_no_tree_error

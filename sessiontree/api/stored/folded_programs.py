@@ -7,7 +7,6 @@ for approvals stay, because people decide them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree.api.stored.transcript import StepOfFact, TranscriptStep, derive_steps
@@ -15,6 +14,7 @@ from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.facts import session_facts as said
 from sessiontree.contracts.facts.tree_facts import Fact
 from sessiontree.contracts.recorded.programs import is_of_program
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.view.program_panel import FEW, ProgramPanel, count_words, list_keys, make_panel
 from sessiontree.view.rows import build_program_json

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -21,6 +20,7 @@ from sessiontree.contracts.reports.replay_report import ReplayReport
 from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.contracts.tools.thread_calls import claim_in_thread
 from sessiontree.contracts.values.memory import Selection
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.claim import (
     JournalClaim,
     holds_tree,

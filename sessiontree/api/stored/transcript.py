@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from sessiontree.contracts.recorded.approvals import describe_decision
 from sessiontree.contracts.recorded.codec import list_wire_parts
 from sessiontree.contracts.reports.events import describe_exit
 from sessiontree.contracts.values.messages import ToolResultMessage, decode_message
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.record import JournalRecord, read_kind
 from sessiontree.journal.replay import UPCASTERS

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.given_values import Toggle, check_fields
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 _TRUE: Final = frozenset({"true", "1"})
 _CONTENT: Final = frozenset({"true", "1", "span_only", "span_and_event"})

@@ -15,13 +15,14 @@ a time to live that is over, a budget that is used up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from sessiontree.api.trajectories.open_calls import OpenCalls
 from sessiontree.contracts.facts import session_facts, tree_facts
 from sessiontree.contracts.facts.stimuli import Incoming
 from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.request_names import parse_turn, request_name
 from sessiontree.journal.record import JournalRecord
 from sessiontree.session.calls import OUTCOME, UNAWAITED

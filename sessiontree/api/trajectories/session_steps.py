@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ from sessiontree.contracts.values.messages import (
     Usage,
     UserMessage,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.request_names import request_name
 from sessiontree.tree.rules.lifecycle import correct_usage
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
@@ -20,6 +19,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.results import R, ResultCause, SessionResult, explain_missing_value
 from sessiontree.contracts.reports.fan_outs import ChildResults
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 OnChildError: TypeAlias = Literal["return", "raise", "first"]
 """What happens if one of several children fails; the option ``on_error`` says what each means."""

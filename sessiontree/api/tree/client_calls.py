@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sessiontree.api.runtime.backend import READ_WAIT_S, Backend
@@ -12,6 +11,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.client_calls import ClientAnswer, ClientCall
 from sessiontree.contracts.tools.client_tool import answer_failure, build_answer
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.runtime.transport.supervisor_api import ClientCallArrived
 

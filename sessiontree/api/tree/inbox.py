@@ -6,7 +6,6 @@ It reads the tree's facts like any other reader; requests and answers are writte
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from sessiontree.api.runtime.backend import READ_WAIT_S, Backend
 from sessiontree.api.tree.channel_prompts import ChannelPrompts
@@ -18,6 +17,7 @@ from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalReq
 from sessiontree.contracts.recorded.questions import SURFACES, QuestionReply, Surface
 from sessiontree.contracts.recorded.senders import Sender, resolve_sender
 from sessiontree.contracts.tools.author_errors import report_frames
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.runtime.transport.supervisor_api import (
     CodeRaised,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from sessiontree.contracts.recorded.child_workspaces import ChangesState
 from sessiontree.contracts.settings.given_values import TEXT
 from sessiontree.contracts.values.messages import ToolReply
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 TOOL = "child_workspace"
 

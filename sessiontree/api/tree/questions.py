@@ -6,7 +6,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from sessiontree.channels.port import HumanChannel
@@ -28,6 +27,7 @@ from sessiontree.contracts.recorded.questions import (
 from sessiontree.contracts.recorded.senders import Sender, resolve_sender
 from sessiontree.contracts.tools.author_errors import report_error
 from sessiontree.contracts.tools.thread_calls import is_cancelled
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 _LOG = logging.getLogger("sessiontree")
 MAX_TRIES = 16

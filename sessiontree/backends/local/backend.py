@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from sessiontree.contracts.errors import TreeNotFound, WrongLoop
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.control.server import ControlServer
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.journal.journal import Journal

@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -42,6 +41,7 @@ from sessiontree.backends.ray.hosts.transport import REAPED_S
 from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorActor, make_actor_class
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, describe_error
 from sessiontree.contracts.settings.placement import Placements
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.providers.provider_model import KEY_VARIABLES
 from sessiontree.runtime.scheduling.pool import PoolSize

@@ -11,7 +11,7 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -45,6 +45,7 @@ from sessiontree.bench.adapters.inspect_messages import (
     to_tool_info,
 )
 from sessiontree.bench.adapters.inspect_tools import CallRunner, ToolTiers, make_client_tools
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.models.port import EmitEvent
 
 CLOSE_S: Final = 30.0

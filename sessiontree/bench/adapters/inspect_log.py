@@ -11,7 +11,6 @@ import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +35,7 @@ from inspect_ai.scorer import SampleScore
 
 from sessiontree import ConfigError, __version__
 from sessiontree.bench.adapters.inspect_task import collect_scorers
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 SAMPLES: Final = "inspect"
 """Folder of a run directory that holds the samples that attempts left."""

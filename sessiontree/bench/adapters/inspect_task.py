@@ -15,7 +15,7 @@ import contextvars
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeVar, cast
 
@@ -56,6 +56,7 @@ from sessiontree.bench.adapters.inspect_bridge import SPAWN, STORE_KEY, collect_
 from sessiontree.bench.adapters.inspect_messages import to_chat_message, to_model_usage
 from sessiontree.bench.adapters.inspect_tools import CallRunner, ToolTiers, make_client_tools
 from sessiontree.bench.suite.suite import Attempt, RunRefused
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 T = TypeVar("T")
 STATE: Final = "inspect"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from sessiontree import ClientTool, PermissionTier, SessionKind, ToolCall, ToolR
 from sessiontree.api.tree.client_calls import WaitingCall
 from sessiontree.bench.adapters.inspect_messages import extract_images
 from sessiontree.contracts.recorded.programs import PROGRAM_TOOL
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 TOOL_TIMEOUT_S: Final = 24 * 3600.0
 """Time limit of one call: inspect limits its samples itself."""

@@ -11,7 +11,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from inspect_ai.log._recorders.buffer.buffer import cleanup_sample_buffers_for_l
 
 from sessiontree import ConfigError
 from sessiontree.bench.inspect_sets.set_documents import CapturedSet, CapturedTask
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 WORK: Final = ".sessiontree"
 """Directory of this runner's own files in that of the logs."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -29,6 +28,7 @@ from sessiontree.bench.inspect_sets.set_documents import (
     read_capture,
 )
 from sessiontree.bench.inspect_sets.worker_process import WorkerOrder, run_here, run_on_node
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Say: TypeAlias = Callable[[str], None]
 Run: TypeAlias = Callable[[WorkerOrder], Awaitable[int | None]]

@@ -7,11 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sessiontree.bench.inspect_sets.set_documents import CAPTURE, SELECTION
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 START: Final = Path(__file__).with_name("definition_start.py")
 """Started by its path, so that a definition waits for no imports of this package."""

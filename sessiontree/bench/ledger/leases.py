@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 class CostCapReached(Exception):

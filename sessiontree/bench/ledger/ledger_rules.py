@@ -14,8 +14,10 @@ neighbours: a loss in such a trial is the sample's own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 State: TypeAlias = Literal["waiting", "leased", "scored", "undecided", "failed"]
 Ending: TypeAlias = Literal["error", "shared", "lost", "run", "cancelled"]

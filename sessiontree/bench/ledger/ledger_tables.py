@@ -11,7 +11,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -21,6 +20,7 @@ from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.ledger.ledger_rules import SampleRow
 from sessiontree.bench.ledger.ledger_schema import TABLES
 from sessiontree.bench.suite.suite import Score
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Key: TypeAlias = tuple[str, int]
 """Sample id and epoch."""

@@ -9,7 +9,6 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree import ConfigError
@@ -25,6 +24,7 @@ from sessiontree.bench.ledger.ledger_tables import (
 )
 from sessiontree.bench.provenance.changes import describe_changes, is_scoring
 from sessiontree.bench.suite.samples import SampleData
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 OF_TREES: Final = ("model ", "template ", "sample_timeout_s", "wall_timeout_s")
 """How the names of facts begin that a rescoring does not know."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -17,6 +16,7 @@ from sessiontree.bench.run.place.run_settings import MAX_CONCURRENCY
 from sessiontree.bench.suite.suite import MAX_COUNT
 from sessiontree.bench.suite.workspaces import LETTERS
 from sessiontree.contracts.settings.settings import StrictSettings, describe_faults
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 RUNS: Final = "runs"
 MAX_CELLS: Final = 1_000

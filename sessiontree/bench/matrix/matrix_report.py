@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree import ConfigError
@@ -10,6 +9,7 @@ from sessiontree.bench.matrix.matrix_file import MatrixCell, MatrixPlan
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.results.report import RunReport, build_report, format_percent, format_span
 from sessiontree.bench.statistics.intervals import Estimate, compute_wilson_interval
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 OWN_MODEL: Final = "(the suite's own)"
 KINDS_SHOWN: Final = 3

@@ -11,7 +11,7 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +42,7 @@ from sessiontree.bench.suite.sample_selection import select_samples
 from sessiontree.bench.suite.samples import SampleData, load_samples
 from sessiontree.bench.suite.suite import Sample, Score, SuiteDefinition
 from sessiontree.bench.suite.workspaces import make_workspace
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.workspace.removal import remove_tree
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final, TypeAlias
 
 from sessiontree import ConfigError
@@ -13,6 +13,7 @@ from sessiontree.bench.results.report import OVERALL, UNKNOWN, format_percent, n
 from sessiontree.bench.results.run_history import run_differences
 from sessiontree.bench.statistics.intervals import CONFIDENCE, Estimate, choose_resamples
 from sessiontree.bench.statistics.paired_tests import PairedComparison, compare_paired
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.notebook.cell_html import render_html_table
 
 Clusters: TypeAlias = dict[str, list[float]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree import ConfigError
@@ -24,6 +24,7 @@ from sessiontree.bench.statistics.intervals import (
     compute_wilson_interval,
 )
 from sessiontree.bench.statistics.reducers import Reducer, find_reducer
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.notebook.cell_html import render_html_table
 
 PASS_RATE: Final = "pass rate"  # noqa: S105 - no secret

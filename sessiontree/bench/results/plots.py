@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from sessiontree.bench.results.report import (
     format_span,
 )
 from sessiontree.bench.statistics.intervals import CONFIDENCE, compute_quantile
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 WIDTH_IN: Final = 7.2
 _DPI: Final = 150

@@ -11,13 +11,13 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import ConfigError, JournalRecord, Usage
 from sessiontree.api.runtime.paths import make_absolute
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 LEDGER: Final = "ledger.sqlite"
 STATE: Final = "state"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from sessiontree import ConfigError, JournalError, Usage
@@ -28,6 +28,7 @@ from sessiontree.bench.statistics.intervals import (
     compute_wilson_interval,
 )
 from sessiontree.bench.suite.judge_use import JudgeUse, judge_use
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.notebook.cell_html import render_html_table
 
 OVERALL: Final = "all scores"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final
 
 from sessiontree import make_visible
 from sessiontree.bench.results.report import FailureGroup, RunReport
 from sessiontree.bench.results.run_history import RunOrigin
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 if TYPE_CHECKING:  # it loads matplotlib
     from sessiontree.bench.results.plots import Plot

@@ -13,7 +13,7 @@ import os
 import secrets
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ from sessiontree.bench.results.recorded_run import (
 )
 from sessiontree.bench.results.run_facts import RunFacts
 from sessiontree.bench.results.written_events import WrittenEvents
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 SAMPLES_PER_PART: Final = 1_000
 """How many samples, with all their epochs, a part covers."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from sessiontree.bench.ledger.ledger_schema import SCORE_COLUMNS
 from sessiontree.bench.provenance.changes import MISSING, describe_changes
 from sessiontree.bench.results.recorded_run import RecordedRun, parse_scores
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 _COMMIT_CHARS: Final = 12
 _OWN: Final = frozenset({"clock_ms", "created_at_ms", "spent_usd", "ledger_version"})

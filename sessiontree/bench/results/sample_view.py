@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from sessiontree import ConfigError, JournalError
@@ -12,6 +12,7 @@ from sessiontree.bench.results.recorded_run import AttemptRecord, RecordedRun, S
 from sessiontree.bench.results.report import format_seconds, number
 from sessiontree.bench.results.run_facts import RunFacts
 from sessiontree.bench.results.run_history import PastScore, list_past_scores
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

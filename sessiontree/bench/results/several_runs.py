@@ -7,7 +7,7 @@ Holm's method.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from sessiontree import ConfigError
@@ -22,6 +22,7 @@ from sessiontree.bench.results.recorded_run import RecordedRun
 from sessiontree.bench.results.report import format_percent
 from sessiontree.bench.statistics.intervals import CONFIDENCE
 from sessiontree.bench.statistics.paired_tests import adjust_by_holm
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.notebook.cell_html import render_html_table
 
 

@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from sessiontree.bench.suite.samples import load_samples
 from sessiontree.bench.suite.suite import SuiteDefinition
 from sessiontree.bench.suite.suite_loader import load_suite
 from sessiontree.contracts.settings.placement import Placement
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 LOOK_S: Final = 2.0
 _MARK: Final = ".nodes-"

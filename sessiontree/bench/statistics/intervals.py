@@ -15,12 +15,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Values: TypeAlias = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Final, Literal, TypeAlias
 
@@ -24,6 +24,7 @@ from sessiontree.bench.statistics.intervals import (
     compute_clustered_error,
     compute_clustered_mean,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 TestName: TypeAlias = Literal["sign", "wilcoxon"]
 EXACT: Final = 50

@@ -13,11 +13,11 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
 from sessiontree import ConfigError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Reduce: TypeAlias = Callable[[Sequence[float]], float | None]
 MAX_K: Final = 10_000

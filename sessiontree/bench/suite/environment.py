@@ -26,7 +26,7 @@ import sys
 import sysconfig
 import venv
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 

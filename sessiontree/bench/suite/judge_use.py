@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 JUDGE: Final = "judge"
 """The member of a score's metadata that holds what the judge used."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Final
 
 from sessiontree import ConfigError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 STATUSES: Final = ("error", "timeout", "budget", "empty", "failed", "not-passed")
 

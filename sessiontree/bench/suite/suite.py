@@ -8,7 +8,7 @@ import json
 import sys
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
@@ -45,6 +45,7 @@ from sessiontree.contracts.settings.given_values import (
     check_fields,
     take_members,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -11,7 +11,6 @@ import functools
 import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
 
@@ -29,6 +28,7 @@ from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.travel_booking impo
 from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.vehicle_control import VehicleControlAPI
 
 from sessiontree import ConfigError, ToolCall, script_call
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 CATEGORIES: Final = (
     "multi_turn_base",

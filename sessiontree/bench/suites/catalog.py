@@ -6,10 +6,11 @@ A suite's module imports its harness, so it can be loaded only in the environmen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 _LOCKS: Final = Path(__file__).parent / "locks"
 

@@ -11,8 +11,9 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Given: TypeAlias = Mapping[str, Any]
 Schema: TypeAlias = Mapping[str, Any]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree import CallPiece, Message, ModelRequest, StreamFunctionModel, ToolCall
@@ -20,6 +19,7 @@ from sessiontree.bench.suites.ground_truth import (
     group_attempts,
     list_answered_calls,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sessiontree import (
@@ -20,6 +19,7 @@ from sessiontree import (
     ToolResultMessage,
     UserMessage,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from sessiontree import ClientTool, PermissionTier, SessionTree
 from sessiontree.api.tree.client_calls import WaitingCall
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Arguments = Mapping[str, Any]
 

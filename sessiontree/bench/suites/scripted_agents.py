@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from sessiontree import AssistantMessage, Message, ModelRequest, SessionKind, ToolCall, ToolResultMessage
 from sessiontree.contracts.values.messages import TextContent, UserMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 SPAWN: Final = "sessions_spawn"
 WAITING: Final = "Waiting for the reader."

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from sessiontree.bench.suites.scripted_agents import SPAWN, FromReader, Plan, PlannedCall, write_reader_task
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MINUTE: Final = re.compile(r"(\d{4}-\d{2}-\d{2}) (\d{2}:\d{2})")

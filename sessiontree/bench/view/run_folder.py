@@ -12,7 +12,6 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -25,6 +24,7 @@ from sessiontree.bench.view.sample_content import read_sample
 from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.contracts.values.jsonable import quote as as_text
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.claim import locate_journal
 from sessiontree.journal.journal import Journal
 from sessiontree.view.bundle import join_modules

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.recorded.codec import Outcome, declare_sparse, register_kind
 from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @register_kind("served_answer")

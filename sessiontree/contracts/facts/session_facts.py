@@ -8,7 +8,6 @@ Each fact is stored with its session, cause and time; the fields here are the re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.facts.rewind import Rewind
@@ -22,6 +21,7 @@ from sessiontree.contracts.recorded.tool_inputs import AnsweredInput, ToolInput
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage, Usage, UserMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @register_kind("opened")
@@ -61,7 +61,7 @@ class SessionForked:
     at_ms: int
     shift_ms: int
     """Time between the last shared fact and the fork; deadlines are later by it."""
-    rewind: Rewind | None = declare_sparse(None)  # noqa: RUF009 - a declaration
+    rewind: Rewind | None = declare_sparse(None)
     """Where it goes on, if a child of it was replaced; None = where the shared facts end."""
     awaits: tuple[tuple[str, str], ...] = declare_sparse(())
     """Ids of the other tree by which children report, and keys of the calls that wait; empty = none does."""
@@ -79,7 +79,7 @@ class MessageReceived:
     """Whether it starts a turn by itself."""
     asked_by: tuple[Principal, ...] = ()
     """On whose behalf it was sent; empty = the creating program's."""
-    settings: ModelSettings | None = declare_sparse(None)  # noqa: RUF009 - a declaration
+    settings: ModelSettings | None = declare_sparse(None)
     """Model settings from the turn that takes the message until the run ends; None = the usual ones."""
     turn: TurnStarted | None = declare_held()  # noqa: RUF009 - a declaration
     """The turn that it starts at once, in the journal."""
@@ -152,7 +152,7 @@ class TurnFailed:
     """When the request is retried; None = not at all."""
     overflow: bool = declare_sparse(False)
     """Whether the request was longer than the model's context."""
-    cause: FailureCause = declare_sparse("")  # noqa: RUF009 - a declaration
+    cause: FailureCause = declare_sparse("")
     account: str = declare_sparse("")
     """The session whose budget the cause names; empty = it names none."""
     is_final: bool = declare_sparse(False)
@@ -310,7 +310,7 @@ class CallDelegated:
     """When an unanswered call times out."""
     to_person: bool = declare_sparse(False)
     """Whether a person answers it."""
-    input: ToolInput | None = declare_sparse(None)  # noqa: RUF009 - a declaration
+    input: ToolInput | None = declare_sparse(None)
     """What the call asks while it runs; None = the answer is its result."""
 
 
@@ -379,7 +379,7 @@ class ProgramStarted:
     call: CheckedCall
     at_ms: int
     """The time that the program reads from its clock."""
-    source: ProgramSource | None = declare_sparse(None)  # noqa: RUF009 - a declaration
+    source: ProgramSource | None = declare_sparse(None)
     """The text of a saved program; None = the call's argument ``code`` is the text."""
 
 
@@ -496,7 +496,7 @@ class JobStarted:
     """The process that started it, on the host's machine; unique there with ``started``."""
     started: int
     """When that process started, in clock ticks since the machine's start."""
-    host: ExecHost = declare_sparse("gateway")  # noqa: RUF009 - a declaration
+    host: ExecHost = declare_sparse("gateway")
     """Where it runs."""
     asked_by: tuple[Principal, ...] = declare_sparse(())
     """On whose behalf it was started; the session acts for them when it reads about its end."""
@@ -547,7 +547,7 @@ class RunFinished:
     has_result: bool
     interrupted: bool = False
     """Whether it stopped short because the session was interrupted."""
-    failure: RunFailure = declare_sparse("")  # noqa: RUF009 - a declaration
+    failure: RunFailure = declare_sparse("")
     is_empty: bool = declare_sparse(False)
     """Whether the model said nothing."""
 

@@ -7,7 +7,6 @@ survive a process (those posted by the tree machine) are recorded.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from sessiontree.contracts.facts.rewind import Rewind
@@ -28,9 +27,9 @@ from sessiontree.contracts.recorded.results import Artifact, SessionResult
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.recorded.tool_inputs import ToolInput
 from sessiontree.contracts.settings.model_settings import ModelSettings, OnLength
-from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import AssistantMessage, ImageContent, Origin, ToolResultMessage
+from sessiontree.contracts.values.quick_dataclass import add_quick_pickle, dataclass
 
 SendMode: TypeAlias = Literal["follow_up", "steer"]
 """``follow_up`` is read with the next turn of the receiver; ``steer`` cuts its present turn."""
@@ -85,7 +84,7 @@ class Incoming:
     """On whose behalf it was sent; empty = the creating program's."""
     taint: str = ""
     """Source of untrusted text in it; empty = none known."""
-    settings: ModelSettings | None = declare_sparse(None)  # noqa: RUF009 - a declaration
+    settings: ModelSettings | None = declare_sparse(None)
     """Model settings for it; None = the usual ones."""
     images: tuple[ImageContent, ...] = declare_sparse(())
     """Images that belong to it."""
@@ -97,7 +96,7 @@ class Incoming:
     """Id of the call that started the reporting child; empty = this is not such a report."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class ModelAnswered:
     """The model replied to a turn."""
@@ -133,7 +132,7 @@ class ModelFailed:
     """Where the model's own code raised it: lines of ``path:line in function: source``."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class CallPrepared:
     """A call's arguments are valid and the policy allows it, possibly after an approval."""
@@ -151,7 +150,7 @@ class CallRejected:
     call: RejectedCall
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class CallFinished:
     """A call has its result, whether or not it ran."""
@@ -324,7 +323,7 @@ class ProgramBegan:
     """The text of a saved program; None = the call holds the text."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class ProgramSaid:
     """A program has taken all answers that were given; it asks for further calls, or shows something."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.kinds import (
@@ -24,6 +23,7 @@ from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.settings.settings import Budget, Limits, MessagePolicy
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Via: TypeAlias = Literal["root", "model", "handle", "cron"]
 """Who spawned a session: nobody, a model through a tool, the creating program through a handle, or a timed
@@ -77,15 +77,15 @@ class SessionSpec:
     """Its time to live in seconds, from its first adoption by a host; None = as long as its parent lives."""
     taint: str = ""
     """Source of the untrusted text that its parent had read before; empty = none."""
-    settings: ModelSettings | None = declare_sparse(None)  # noqa: RUF009 - a declaration
+    settings: ModelSettings | None = declare_sparse(None)
     """Model settings that differ from its agent's; None = the agent's."""
     skills: tuple[str, ...] = declare_sparse(())
     """Names of the skills it may read: those that its agent names and its parent holds."""
-    wait: Wait = declare_sparse("each")  # noqa: RUF009 - a declaration
+    wait: Wait = declare_sparse("each")
     """When its result makes its parent's model continue."""
     workspace: str = declare_sparse("")
     """Name of the copy in which it works, its own or one from above; empty = the tree's workspace."""
-    copy: WorkspaceCopy | None = declare_sparse(None)  # noqa: RUF009 - a declaration
+    copy: WorkspaceCopy | None = declare_sparse(None)
     """The copy that was made for it; None = it works where its parent does."""
     exec_hosts: tuple[str, ...] = declare_sparse(())
     """Where it may run commands without confinement: what its agent and every session above it allow."""
@@ -94,7 +94,7 @@ class SessionSpec:
     delegates: tuple[str, ...] = declare_sparse(())
     """Sorted names of the tools that it may not use and its children may hold: those that its agent
     delegates, of what its parent holds or delegates."""
-    first_call: ProgramCall | None = declare_sparse(None)  # noqa: RUF009 - a declaration
+    first_call: ProgramCall | None = declare_sparse(None)
     """The program that it runs instead of asking a model; None = its model replies."""
 
     @property
@@ -147,7 +147,7 @@ class AgentRow:
     """Names of the skills that its sessions may read."""
     description: str = declare_sparse("")
     """What it is for, for sessions that choose an agent."""
-    workspace: WorkspaceChoice = declare_sparse("shared")  # noqa: RUF009 - a declaration
+    workspace: WorkspaceChoice = declare_sparse("shared")
     """Where its Branches work unless their spawn says so."""
     exec_hosts: tuple[str, ...] = declare_sparse(())
     """Where its sessions may run commands without confinement."""
@@ -241,7 +241,7 @@ class TreeConfig:
     """What system prompts say of the workspace's AGENTS.md; empty = nothing."""
     forks: tuple[ForkPoint, ...] = declare_sparse(())
     """Where it was forked from another tree, and that tree from another one: the oldest first."""
-    child_workspace: WorkspaceChoice = declare_sparse("shared")  # noqa: RUF009 - a declaration
+    child_workspace: WorkspaceChoice = declare_sparse("shared")
     """Where Branches work unless their spawn or their agent says so."""
 
 

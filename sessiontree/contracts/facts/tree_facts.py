@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sessiontree.contracts.facts.rewind import ReplacedChild
@@ -19,6 +18,7 @@ from sessiontree.contracts.recorded.results import ResultCause, SessionResult
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @register_kind("tree_created")
@@ -406,7 +406,7 @@ class CancelBegun:
     status: SessionStatus
     """Their final status."""
     force_at_ms: int
-    cause: ResultCause = declare_sparse("")  # noqa: RUF009 - a declaration
+    cause: ResultCause = declare_sparse("")
 
 
 @register_kind("changes_kept")

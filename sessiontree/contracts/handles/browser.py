@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 World: TypeAlias = Literal["page", "isolated"]
 """Where a script runs: with the page's own scripts, or apart from them with the page's document alone."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.handles.ports import Page
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 HttpMethod: TypeAlias = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 """The methods of a request. Source: RFC 9110, section 9, and RFC 5789."""

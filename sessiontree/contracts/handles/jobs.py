@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.handles.ports import Finished
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 ExecHost: TypeAlias = Literal["gateway", "host", "node"]
 """Where a command runs: ``gateway`` = confined, or in the session's container; ``host`` = on this machine

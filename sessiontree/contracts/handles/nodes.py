@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 SHORTEST_ID: Final = 4
 """Least characters of an id's beginning that name a node."""

@@ -6,7 +6,6 @@ An implementer of a handle must never expose a Ray handle, a path outside its ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.kinds import (
@@ -21,6 +20,7 @@ from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 EntryType: TypeAlias = Literal["file", "directory", "link", "other"]
 """What a name in the workspace stands for."""

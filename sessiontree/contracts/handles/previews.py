@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 PAGE_TYPES: Final[Mapping[str, str]] = {
     "html": "text/html; charset=utf-8",

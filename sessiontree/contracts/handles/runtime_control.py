@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 NO_CONFIGURATION: Final = "this tree was opened without a configuration of its owner's"
 """Message of the error where a session asks for one."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 AudioFormat: TypeAlias = Literal["wav", "mp3", "opus", "aac", "flac"]
 """Formats of an audio file. Source: the speech endpoint of OpenAI's API, without raw samples."""

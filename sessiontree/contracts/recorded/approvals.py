@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
@@ -11,10 +10,10 @@ from pydantic import AfterValidator, Field
 from sessiontree.contracts.recorded.codec import declare_sparse, register_kind
 from sessiontree.contracts.recorded.senders import Principal, Sender
 from sessiontree.contracts.settings.settings import StrictSettings
-from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.glob import compile_glob
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.contracts.values.pointer import LeadsNowhere, find_value, split_pointer
+from sessiontree.contracts.values.quick_dataclass import add_quick_pickle, dataclass
 
 
 @register_kind("checked_call")
@@ -35,7 +34,7 @@ class CheckedCall:
     """Whether running it twice has the same effect as running it once."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class RejectedCall:
     """A call with invalid arguments."""

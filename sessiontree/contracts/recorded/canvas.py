@@ -7,11 +7,11 @@ What a frame answers, and what a person does in it, comes from outside: it is in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 CanvasAction: TypeAlias = Literal["present", "hide", "navigate", "a2ui_push", "a2ui_reset"]
 """What changes a canvas."""

@@ -7,7 +7,6 @@ the kind of session has no such handle.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from sessiontree.contracts.handles.browser import Browser
@@ -35,6 +34,7 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.canvas import Canvas
 from sessiontree.contracts.recorded.child_workspaces import ChildWorkspaces
 from sessiontree.contracts.recorded.cron import Cron
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 H = TypeVar("H")
 

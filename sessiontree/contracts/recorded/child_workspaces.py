@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.recorded.codec import declare_sparse, register_kind
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 ChangesState: TypeAlias = Literal["working", "kept", "merged", "discarded"]
 """What became of a child's changes. ``working``: the child has not ended; nobody may take them yet."""

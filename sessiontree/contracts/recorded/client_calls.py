@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sessiontree.contracts.recorded.codec import declare_sparse, register_kind
@@ -12,6 +11,7 @@ from sessiontree.contracts.recorded.results import Artifact, ToolResult, Untrust
 from sessiontree.contracts.settings.settings import ImageLimits
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @register_kind("client_call")

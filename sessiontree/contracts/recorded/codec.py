@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import Enum
 from operator import attrgetter, methodcaller
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -26,7 +26,6 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get
 from pydantic import BaseModel
 
 from sessiontree.contracts.recorded.results import Artifact, SessionResult
-from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import dump_json, quote
 from sessiontree.contracts.values.messages import (
     AssistantMessage,
@@ -40,6 +39,7 @@ from sessiontree.contracts.values.messages import (
     call_from_wire,
     decode_message,
 )
+from sessiontree.contracts.values.quick_dataclass import add_quick_pickle, dataclass
 
 C = TypeVar("C", bound=type[Any])
 Convert: TypeAlias = Callable[[Any], Any]
@@ -76,7 +76,7 @@ def register_kind(kind: str, version: int = 1) -> Callable[[C], C]:
     def register(cls: C) -> C:
         if kind in _SHAPES:
             raise ValueError(f"two classes are recorded as {kind!r}")
-        add_fast_init(cls)
+        add_quick_pickle(cls)
         _SHAPES[kind] = _Shape(cls, version)
         _KIND_OF[cls] = kind
         return cls

@@ -6,13 +6,13 @@ the tree's: a job is for a time of day, and the machine's clock may be set.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.codec import register_kind
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_JOBS: Final = 32
 """Most jobs of one tree, including those that are over."""

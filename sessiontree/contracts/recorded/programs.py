@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.recorded.codec import declare_sparse, register_kind
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_PROGRAM_CALLS: Final = 10_000
 """Calls that one program may make."""

@@ -7,7 +7,6 @@ instead of the program. Nothing can be approved through it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, Self, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.recorded.senders import Sender
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_QUESTIONS: Final = 3
 MAX_OPTIONS: Final = 4

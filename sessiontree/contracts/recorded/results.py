@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 from sessiontree.contracts.errors import (
@@ -24,9 +24,9 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, ImageLimits, detect_image_type
-from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage, Usage
+from sessiontree.contracts.values.quick_dataclass import add_quick_pickle, dataclass
 from sessiontree.contracts.values.truncation import cut_text
 
 ArtifactKind: TypeAlias = Literal["file", "blob", "reference"]
@@ -79,7 +79,7 @@ class Artifact:
         return cls(wire["kind"], wire["description"], wire.get("path"), wire.get("uri"), wire.get("data"))
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool returns.

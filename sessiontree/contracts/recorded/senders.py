@@ -8,11 +8,11 @@ section 7.3; DESIGN's rule that owners are the terminal, the creating program, a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from itertools import chain
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.codec import register_kind
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

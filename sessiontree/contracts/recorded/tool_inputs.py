@@ -7,13 +7,13 @@ answered, its tool runs again and finds the answers in ``ctx.answered``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.recorded.codec import register_kind
 from sessiontree.contracts.recorded.questions import QuestionItem, QuestionsAsked
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_STATE_CHARS: Final = 2**18
 """Longest state of a tool, as JSON."""

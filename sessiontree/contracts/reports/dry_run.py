@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 CallForecast: TypeAlias = Literal[
     "begins", "repeats", "program", "approval", "answer", "child", "turn", "unknown", "skipped"

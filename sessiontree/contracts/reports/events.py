@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolCall, ToolResultMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.short_values import SHOWN_CHARS
 from sessiontree.contracts.values.truncation import cut_line, cut_text
 

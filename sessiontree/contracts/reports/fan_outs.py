@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree.contracts.recorded.results import ChildOutcome, R, SessionResult
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 SAYS_NOTHING: Final = frozenset({"provider", "budget", "lost"})
 """Outcomes that say nothing about a child's task: its provider, a budget or its host ended it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -41,6 +40,7 @@ from sessiontree.contracts.recorded.tool_inputs import AnsweredInput
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.short_values import shorten_progress
 
 H = TypeVar("H")

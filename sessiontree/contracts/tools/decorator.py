@@ -9,7 +9,6 @@ import enum
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import PurePath
 from types import FrameType, FunctionType
@@ -39,6 +38,7 @@ from sessiontree.contracts.recorded.results import ToolResult, Untrusted, json_r
 from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.thread_calls import run_in_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Retry, Tool, ToolFlag, check_tool
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 _ARGUMENTS = frozenset({"Args:", "Arguments:"})
 _SECTIONS = _ARGUMENTS | {"Returns:", "Return:", "Raises:", "Yields:"}

@@ -12,7 +12,6 @@ on sessions that begin and end (read from the journal), run in the program. No h
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, TypeAlias, TypedDict, get_args
 
 from pydantic import Field
@@ -25,6 +24,7 @@ from sessiontree.contracts.recorded.results import Artifact, ToolResult
 from sessiontree.contracts.settings.given_values import Choice, Give, take_members
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Speaker: TypeAlias = Literal[
     "user", "parent", "child", "notice", "canvas", "cron", "model", "thought", "channel"

@@ -7,7 +7,7 @@ tools of a tree never change, so a factory is called once for each tree, before 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from sessiontree.contracts.settings.settings import StrictSettings
 from sessiontree.contracts.tools.tool import Tool
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 PLUGIN_GROUP: Final = "sessiontree.tools"
 """The entry point group of tools."""

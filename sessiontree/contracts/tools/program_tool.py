@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ExecutionError
@@ -15,6 +14,7 @@ from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.tool import ALL_KINDS, P, RawTool, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 SECTION: Final = "programs"
 """The section of saved programs: ``group:programs`` in an owner's lists means all of them."""

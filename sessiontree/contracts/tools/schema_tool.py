@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, cast
 
 from sessiontree.contracts.errors import ConfigError
@@ -24,6 +23,7 @@ from sessiontree.contracts.tools.decorator import (
 )
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, RawTool, Retry, ToolFlag, check_tool
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 PLACE: Final = "/skills"
 """Where sessions see skills: tools that read files, and commands. Nothing can be written there."""

@@ -12,7 +12,6 @@ import inspect
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -29,6 +28,7 @@ from sessiontree.contracts.settings.given_values import Choice, Give, Instance, 
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 TRIMMED_KEYWORD = "x-trimmed"
 """``true`` if strings are trimmed."""

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, TypeAlias
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 WILD: Final = frozenset("*?[\\")
 """The characters that make a text a glob."""

@@ -6,10 +6,11 @@ Source: ADR-0006, typed records and one store for writing and recall.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 RecordType: TypeAlias = Literal["decision", "fact", "identity", "preference", "free"]
 """What a record of memory is about."""

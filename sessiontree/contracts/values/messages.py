@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree.contracts.values.data_frames import make_data_frame
-from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json, quote
+from sessiontree.contracts.values.quick_dataclass import add_quick_pickle, dataclass
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Amounts used; values can be added and subtracted."""
@@ -134,7 +134,7 @@ Origin: TypeAlias = Literal["user", "parent", "child", "notice", "canvas", "cron
 ``cron`` = a timed job."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class TextContent:
     """A block of text."""
@@ -176,7 +176,7 @@ class ThinkingContent:
         return f'{{"type":"thinking","thinking":{quote(self.thinking)}{signature}}}'
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call that the model requests; ``id`` is the provider's and may repeat within a conversation."""
@@ -262,7 +262,7 @@ class ProviderForm:
         return cls(wire["version"], wire["provider"], wire["system"], wire["payload"])
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
     """One reply of the model: text, thoughts and tool calls in the order the model gave them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
@@ -36,6 +36,7 @@ from acp.schema import (
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.facts.tree_config import TreeSummary
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.doors.acp.editor_session import Editor, EditorSession
 from sessiontree.doors.acp.json_lines import MessageLines
 from sessiontree.doors.acp.options import (

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -23,6 +23,7 @@ from sessiontree.contracts.recorded.questions import QuestionReply, QuestionRequ
 from sessiontree.contracts.reports.events import ToolExecutionUpdate
 from sessiontree.contracts.values.jsonable import dump_readable
 from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.doors.acp.elicitations import build_form, format_questions, read_reply
 from sessiontree.doors.acp.options import ModelChoice, list_tiers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from acp.schema import SessionConfigOptionSelect, SessionConfigSelectOption, SessionMode, SessionModeState
@@ -11,6 +10,7 @@ from acp.schema import SessionConfigOptionSelect, SessionConfigSelectOption, Ses
 from sessiontree.api.agents.model_choice import ModelLike
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 TIER: Final = "tier"
 """Id of the option of the tier."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from acp.schema import AgentMessageChunk, AgentThoughtChunk, TextContentBlock
 
 from sessiontree.contracts.reports.events import Done, Event, TextDelta, ThinkingDelta
 from sessiontree.contracts.values.messages import AssistantMessage, TextContent, ThinkingContent
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Chunk: TypeAlias = AgentMessageChunk | AgentThoughtChunk
 MAX_EARLY: Final = 4_096

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -33,6 +33,7 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.programs import is_of_program
 from sessiontree.contracts.reports.events import describe_failure
 from sessiontree.contracts.values.messages import ImageContent, TextContent, Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.contracts.values.truncation import cut_line
 from sessiontree.doors.acp.replies import ReplyStream, make_message_chunk

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
@@ -13,6 +12,7 @@ from mcp.server.context import HandlerResult
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, Field
 
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.doors.mcp.forms import build_form
 from sessiontree.doors.mcp.work import Work, WorkReport, WorkStatus

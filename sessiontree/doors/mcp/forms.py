@@ -7,7 +7,6 @@ request or the question: it names one request for as long as the journal is kept
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -21,6 +20,7 @@ from sessiontree.contracts.recorded.questions import MAX_OPTIONS, MAX_TEXT_CHARS
 from sessiontree.contracts.recorded.senders import Sender
 from sessiontree.contracts.settings.settings import describe_faults
 from sessiontree.contracts.values.jsonable import dump_readable
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Waiting: TypeAlias = PendingApproval | PendingQuestion
 """A request that waits for a person."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.settings import describe_faults
 from sessiontree.contracts.tools.program_tool import SavedProgram, SavedText
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.doors.conversations import Conversation, Conversations, NotFoundError
 from sessiontree.doors.mcp.calls import (
     MAX_WAIT_S,

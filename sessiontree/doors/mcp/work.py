@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.facts.tree_facts import SessionSpawned
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.tools.program_tool import SavedText
 from sessiontree.contracts.values.jsonable import dump_readable
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
 from sessiontree.doors.mcp.forms import Waiting, list_waiting

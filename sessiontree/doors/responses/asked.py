@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.doors.client_tools import check_repeated
 from sessiontree.doors.conversations import NotFoundError
 from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges

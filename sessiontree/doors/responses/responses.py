@@ -6,11 +6,12 @@ Source: the specification of 24 April 2026. It translates, and decides nothing a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.doors.response_log import (
     AskedApproval,
     HostedCall,

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 from sessiontree.contracts.errors import ConfigError, ModelUnreachable
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.models.held_questions import NOTE_HELD
 
 MINUTE_S: Final = 60.0

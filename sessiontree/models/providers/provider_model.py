@@ -8,13 +8,13 @@ import importlib.util
 import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.contracts.settings.settings import suggest_nearest
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.models.api_key import ApiKey
 from sessiontree.models.constrained_exchange import stream_constrained
 from sessiontree.models.port import ModelRequest, Piece

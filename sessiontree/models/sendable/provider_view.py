@@ -17,7 +17,7 @@ import hashlib
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sessiontree.contracts.values.messages import (
@@ -28,6 +28,7 @@ from sessiontree.contracts.values.messages import (
     ToolCall,
     ToolResultMessage,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.whole_text import repair_text
 from sessiontree.models.sendable.sendable_message import repair_message
 

@@ -18,8 +18,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_CHARS: Final = 8192
 """Longer commands are not read: no person could see what they approve."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
+
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 _BLANKS: Final = " \t"
 _OPERATORS: Final = ";|&\n()"

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from sessiontree.contracts.recorded.approvals import Precedent
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.policy.commands.command_line import (
     SHELLS,
     Grammar,

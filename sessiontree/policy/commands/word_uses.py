@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.policy.commands import shell_names as names
 from sessiontree.policy.commands.shell_lexer import Gap, Part, ShellCall, ShellWord, skip_to_program
 from sessiontree.policy.commands.word_forms import expand_braces

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from sys import intern
 from typing import Any, Final, Protocol, TypeAlias
@@ -23,6 +23,7 @@ from sessiontree.contracts.values.messages import (
     ToolCall,
     ToolResultMessage,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.contracts.values.whole_text import repair_object, repair_text
 from sessiontree.models.answers import ModelFailure, check_reply, make_failure

@@ -6,7 +6,7 @@ The rule is in :mod:`sessiontree.tree.state.reservations`; here are the size of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 from sessiontree.contracts.facts.session_facts import FailureCause
@@ -21,6 +21,7 @@ from sessiontree.contracts.values.messages import (
     ThinkingContent,
     Usage,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.transport.frames import AskModel, ModelPrompt
 from sessiontree.tree.state.budgets import find_payers

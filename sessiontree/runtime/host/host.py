@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -28,6 +28,7 @@ from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.contracts.tools.hooks import HookContext
 from sessiontree.contracts.tools.skills import Skill, format_skills_prompt
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.images import ImageProcess

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -27,6 +26,7 @@ from sessiontree.contracts.handles.runtime_control import (
 )
 from sessiontree.contracts.handles.speech import Speech, SpeechRequest, SpeechSynthesizer
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.rights.session_rights import Link
 from sessiontree.sandbox import JobShell, UnconfinedShell, find_speech_program, speak_confined
 from sessiontree.sandbox.commands.running_commands import RunningCommands

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import MemoryFailed
@@ -20,6 +19,7 @@ from sessiontree.contracts.values.memory import (
     NewRecord,
     Selection,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.transport.link import HostLost
 from sessiontree.runtime.transport.rpc import RpcMethod, RpcPort, make_proxy, rpc
 from sessiontree.runtime.transport.supervisor_api import ActorRow

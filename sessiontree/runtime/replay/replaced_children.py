@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from sessiontree.contracts.errors import ConfigError
@@ -30,6 +30,7 @@ from sessiontree.contracts.recorded.programs import is_of_program
 from sessiontree.contracts.settings.settings import suggest_names
 from sessiontree.contracts.values.jsonable import compute_digest
 from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage, UserMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.session_ids import MAIN, SessionIds
 from sessiontree.session.state import SessionState
 from sessiontree.tree.state.state import TreeState

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ from sessiontree.contracts.facts.tree_facts import Posted, SpawnDenied, TreeFact
 from sessiontree.contracts.recorded.codec import get_kind, pack
 from sessiontree.contracts.reports.replay_report import ReplayDifference, ReplayReport
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.session_ids import compute_session_key
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import JournalError
 from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.claim import list_journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import read_kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.facts.rewind import ReplacedChild, Rewind
@@ -11,6 +11,7 @@ from sessiontree.contracts.facts.stimuli import ApprovalAsked, Forked, TreeEvent
 from sessiontree.contracts.facts.tree_config import ForkPoint, TreeConfig
 from sessiontree.contracts.facts.tree_facts import TreeFact
 from sessiontree.contracts.recorded.codec import pack, to_wire
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.session_ids import MAIN, SessionIds, compute_session_key
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.record import JournalRecord, read_kind

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts import tree_facts as facts
@@ -19,6 +19,7 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.approvals import APPROVER_ERROR
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.replay.job_replay import propose_job_stimuli
 from sessiontree.tree.state import protocol
 from sessiontree.tree.state.budgets import SCALE, find_payers, to_budget_units

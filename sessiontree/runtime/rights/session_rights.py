@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, cast
@@ -59,6 +59,7 @@ from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy, compile_policy
 from sessiontree.policy.settings import PolicyConfig

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from sessiontree.contracts.facts.session_facts import CallResolved, SessionFact, TurnReplied
@@ -24,6 +23,7 @@ from sessiontree.contracts.tools.context import CallSignals, ReportCallback
 from sessiontree.contracts.tools.tool import OF_TIMEOUTS
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolCall, ToolResultMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.short_values import SHOWN_CHARS
 from sessiontree.dispatch.images import Pictures
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall

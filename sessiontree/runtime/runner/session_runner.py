@@ -10,12 +10,12 @@ calls). Without interceptors, everything passes at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from sessiontree.contracts.facts.session_facts import HookFailed
 from sessiontree.contracts.facts.stimuli import HookErrorReported, Recovered, Stimulus
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.results import ImmediateOutcome

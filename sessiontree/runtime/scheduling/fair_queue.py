@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.scheduling.live_session import Controller, LiveSession
 
 MAX_BEGUN_IN_A_ROW = 8

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.errors import PermissionDenied, SessionClosed
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.scheduling.live_session import LiveSession
 
 Right: TypeAlias = Literal[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from sessiontree.contracts.facts.stimuli import ClientAnswered, Stimulus
@@ -12,6 +12,7 @@ from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.rights.session_rights import read_journaled_policy
 from sessiontree.runtime.scheduling.departures import Departures
 from sessiontree.runtime.scheduling.tree_waiters import TreeWaiters

@@ -6,9 +6,10 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sessiontree.contracts.handles.runtime_control import PoolStatus
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.scheduling.fair_queue import FairQueue
 from sessiontree.runtime.scheduling.live_session import LiveSession
 from sessiontree.runtime.transport.link import HostLink

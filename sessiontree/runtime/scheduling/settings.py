@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -12,6 +11,7 @@ from platformdirs import user_config_path, user_state_path
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.settings.placement import Placement, Placements
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.scheduling.pool import PoolSize
 

@@ -10,12 +10,13 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.recorded.canvas import MAX_ACTION_CHARS, MAX_ANSWER_CHARS, CanvasQuestion
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.untrusted import wrap_untrusted
 
 PRESENT_S: Final = 5.0

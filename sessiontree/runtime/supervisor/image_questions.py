@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from sessiontree.contracts.errors import ExecutionError
@@ -18,6 +18,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.reports.events import ModelEvent
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.messages import AssistantMessage, ImageContent
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.gateway.model_gateway import Gateway

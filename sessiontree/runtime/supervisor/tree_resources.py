@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +16,7 @@ from sessiontree.contracts.handles.runtime_control import OwnerConfiguration
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.hooks import Hook
 from sessiontree.contracts.tools.skills import Skill
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.mcp.server_tools import GivenServer
 from sessiontree.models.port import GatewayModel, InProcessModel, Model

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal
 
 from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.telemetry.spans import Attribute, SpanEvent, SpanRecord
 
 MAX_EVENTS: Final = 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias, assert_never
 
 from sessiontree.channels.safe_text import make_visible
@@ -37,6 +37,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.reports.events import get_display
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import ToolCall, Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.telemetry.span_writer import (
     ROOT,
     Content,

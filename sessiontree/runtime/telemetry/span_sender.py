@@ -9,7 +9,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from opentelemetry.context import Context
@@ -24,6 +23,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.telemetry.spans import SpanRecord
 from sessiontree.version import VERSION
 

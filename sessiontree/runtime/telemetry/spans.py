@@ -7,11 +7,11 @@ have none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import AssistantMessage, Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Attribute: TypeAlias = str | int | float | bool | tuple[str, ...]
 

@@ -7,7 +7,6 @@ It sends ``Outcome``, ``HostUnsuitable``, ``SessionReturned`` and ``SessionLeft`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sessiontree.contracts.facts.stimuli import Stimulus
@@ -15,16 +14,16 @@ from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.settings.model_settings import NO_SETTINGS, ModelSettings
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.tools.agent import AgentConfig
-from sessiontree.contracts.values.fast_init import add_fast_init
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Message, Usage
+from sessiontree.contracts.values.quick_dataclass import add_quick_pickle, dataclass
 from sessiontree.journal.record import Packed
 from sessiontree.models.port import ToolSpec
 from sessiontree.runtime.transport.progress import Progress
 from sessiontree.session.instructions import SessionInstruction
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class Adopt:
     """Embody a session: rebuild it from its facts, then take the stimuli that ``Feed`` brings."""
@@ -64,7 +63,7 @@ class Adopt:
     """Where it is said that its System calls are refused, as an error says it; empty = nowhere."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class Feed:
     """Process these stimuli in order. A stimulus counts as taken once its facts are reported."""
@@ -75,7 +74,7 @@ class Feed:
     stimuli: tuple[Stimulus, ...]
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class Release:
     """Release an idle session, or one that waits at the host for its turn."""
@@ -86,7 +85,7 @@ class Release:
     """Whether the host may keep the session's state: it will be adopted again."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class Kill:
     """Stop a session at once: its work is cancelled and nothing more of it is reported."""
@@ -95,7 +94,7 @@ class Kill:
     epoch: int
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class ResendPrompt:
     """Ask the model again with the whole conversation, because the gateway does not hold it."""
@@ -105,7 +104,7 @@ class ResendPrompt:
     turn: int
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class ContinueTurn:
     """All usage so far is charged: ask the instant model of this turn."""
@@ -115,7 +114,7 @@ class ContinueTurn:
     turn: int
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class Watch:
     """Start or stop to report a tree's progress."""
@@ -128,7 +127,7 @@ SessionFrame: TypeAlias = Feed | Release | Kill | ResendPrompt | ContinueTurn
 Frame: TypeAlias = Adopt | SessionFrame | Watch
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class ModelPrompt:
     """The part of a question that stays the same from turn to turn."""
@@ -138,7 +137,7 @@ class ModelPrompt:
     result_schema: Mapping[str, JsonValue] | None
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class AskModel:
     """A request to the gateway: the messages after the first ``base`` ones, which the gateway holds."""
@@ -159,7 +158,7 @@ class AskModel:
     """Whether the agent's image model is asked, and not its model."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class ChargeTurn:
     """Charge the usage so far; if the budget allows the session to go on, answer with ``ContinueTurn``."""
@@ -170,7 +169,7 @@ class ChargeTurn:
 HostInstruction: TypeAlias = SessionInstruction | AskModel | ChargeTurn
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a session's step, or of a part of it."""
@@ -191,7 +190,7 @@ class Outcome:
     """The commands that go on in the background, which keep the session on its host."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class HostUnsuitable:
     """The host can't embody the session because it was confined too early; a host started later may."""
@@ -201,7 +200,7 @@ class HostUnsuitable:
     reason: str
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class SessionReturned:
     """The host has let a session go by itself: an idle one, because others wait there, or one that waited."""
@@ -216,7 +215,7 @@ class SessionReturned:
     """Whether it ran there; one that only waited still has to."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class SessionLeft:
     """A session has left the host, and processes that its tools left running were ended."""
@@ -227,7 +226,7 @@ class SessionLeft:
     """How many processes were ended; at least 1."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class PollReply:
     """A host's answer to a poll."""
@@ -242,7 +241,7 @@ class PollReply:
     """Whether work that could not be stopped may still run there; the host then serves no other session."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class Hello:
     """The first message of a host: it can serve, or says why it can't."""
@@ -256,7 +255,7 @@ class Hello:
     """Id of the process that ends what the host leaves behind; 0 = no process does."""
 
 
-@add_fast_init
+@add_quick_pickle
 @dataclass(frozen=True, slots=True)
 class HostHealth:
     """A host's current state."""

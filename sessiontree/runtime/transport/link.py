@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
 from sessiontree.contracts.errors import describe_error
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.transport.frames import Kill, PollReply, Release, SessionLeft, SessionReturned
 from sessiontree.runtime.transport.progress import Progress
 

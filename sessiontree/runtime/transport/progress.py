@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from sessiontree.contracts.errors import EngineLost, SessionTreeError
 from sessiontree.contracts.reports.events import Event
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import inspect
 import math
 import pickle
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Final, Protocol, TypeVar
 

@@ -9,7 +9,7 @@ every port serves it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Final, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Timeout, ToolError, ValidationError
@@ -30,6 +30,7 @@ from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.tools.author_errors import find_cause, read_frames
 from sessiontree.contracts.values.jsonable import JsonValue, parse_json
 from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolReply, ToolResultMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.transport.rpc import (
     Count,

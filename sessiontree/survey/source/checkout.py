@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import BinaryIO, Protocol
 
 from sessiontree import ExecutionError, ToolError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.survey.source.census import Place
 from sessiontree.survey.source.ignore_rules import IgnoreRules
 

@@ -12,10 +12,11 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.testing.fake_provider.fake_reply import FakeReply, FakeUsage, SignedReply
 from sessiontree.testing.fake_provider.wire_forms import (
     CHAT,

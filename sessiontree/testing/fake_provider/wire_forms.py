@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from sessiontree.contracts.values.jsonable import parse_json

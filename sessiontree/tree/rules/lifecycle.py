@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
@@ -34,6 +34,7 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.recorded.results import ResultCause, SessionResult
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.values.messages import NOTHING_USED, Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.policy.closed_result import OpenResult, derive_closed_form
 from sessiontree.schema.result import compile_result, extract_text_around
 from sessiontree.tree.rules.approvals import cancel_client_calls, cancel_requests, expire

@@ -7,7 +7,7 @@ It is pure. A change that the journal holds is always carried out; whether a new
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from sessiontree.contracts.recorded.canvas import (
@@ -18,6 +18,7 @@ from sessiontree.contracts.recorded.canvas import (
 )
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.contracts.values.pointer import LeadsNowhere, find_value, split_pointer
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_KEYS: Final = 128
 """How many of the newest keys a canvas remembers: a call is repeated soon after a crash, or never."""

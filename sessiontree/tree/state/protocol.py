@@ -6,7 +6,6 @@ The controller carries out an instruction once the facts that led to it are dura
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sessiontree.contracts.errors import SessionTreeError
@@ -30,6 +29,7 @@ from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ as a fact; its reservation ends then.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from sessiontree.contracts.settings.model_settings import ModelPrice
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.tree.state.budgets import SCALE, find_payers, to_budget_units
 from sessiontree.tree.state.state import TreeState
 

@@ -8,7 +8,7 @@ state: the layer includes the decision's own facts, and the state below does not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
@@ -31,6 +31,7 @@ from sessiontree.contracts.recorded.cron import CronJob
 from sessiontree.contracts.recorded.results import ResultCause, SessionResult
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.tree.state.canvas_state import CanvasState
 from sessiontree.tree.state.table import Groups, Table, TableLayer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,6 +19,7 @@ from sessiontree.contracts.tools.thread_calls import Stop, end_if, run_in_call_t
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
 from sessiontree.contracts.values.file_names import name_note
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree_tools.files.diff_text import cut_line, cut_lines, show_range
 from sessiontree_tools.files.patch_text import (
     FileAdded,

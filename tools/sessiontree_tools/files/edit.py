@@ -11,7 +11,6 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, ClassVar
 from unicodedata import category, is_normalized, normalize
@@ -27,6 +26,7 @@ from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.thread_calls import Stop, end_if, run_in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
 from sessiontree.contracts.values.file_names import name_note
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree_tools.files.diff_text import cut_line, cut_lines, show_range
 from sessiontree_tools.files.spellings import ONE_TO_ONE
 from sessiontree_tools.files.text_file import BYTE_ORDER_MARK, decode_text, read_whole, to_utf8

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from sessiontree.contracts.errors import ToolError
 from sessiontree.contracts.handles.ports import Entry, Reader
 from sessiontree.contracts.tools.thread_calls import Stop, end_if
 from sessiontree.contracts.values.file_names import fold_name, is_foldable, name_note
 from sessiontree.contracts.values.glob import PathGlob
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 NOTE_CHARS = 400
 """Room kept for the notes at the end."""

@@ -22,11 +22,11 @@ Not here: where the lines are in a file (patched_lines.py).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 BEGIN: Final = "*** Begin Patch"
 END: Final = "*** End Patch"

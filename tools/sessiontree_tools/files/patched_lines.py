@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.tools.thread_calls import Stop, end_if
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree_tools.files.patch_text import Hunk, PatchLine
 from sessiontree_tools.files.spellings import ONE_TO_ONE
 from sessiontree_tools.files.text_file import BYTE_ORDER_MARK

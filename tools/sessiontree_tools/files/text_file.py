@@ -7,12 +7,12 @@ Not here: opening the file and wording the hints (read.py).
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.handles.ports import Entry, Reader
 from sessiontree.contracts.tools.thread_calls import Stop, end_if
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 CHUNK_BYTES = 1 << 20
 BYTE_ORDER_MARK = "\ufeff"

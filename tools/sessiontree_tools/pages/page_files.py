@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -16,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from sessiontree.contracts.errors import ToolError
 from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.tools.thread_calls import Stop
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree_tools.web.html_process import ask_program
 
 PROGRAM = Path(__file__).resolve().with_name("page_outline.py")

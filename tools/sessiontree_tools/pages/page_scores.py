@@ -7,10 +7,11 @@ Not here: measuring (page_measures.js, validate_page.py), or where references le
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Category: TypeAlias = Literal["accessibility", "performance", "responsive", "seo", "links"]
 Severity: TypeAlias = Literal["critical", "serious", "moderate", "minor"]

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import webencodings
 
 from sessiontree.contracts.handles.ports import Page
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Sort: TypeAlias = Literal["html", "json", "text", "binary"]
 

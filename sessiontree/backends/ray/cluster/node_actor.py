@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -24,6 +23,7 @@ from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.thread_calls import claim_in_thread
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.journal.claim import JournalClaim, holds_tree, state_dir_of_journal
 from sessiontree.models.api_key import ApiKey

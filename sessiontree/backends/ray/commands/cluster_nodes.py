@@ -6,7 +6,6 @@ Source: Ray's API reference, ``ray.nodes`` and ``ray.get_runtime_context``.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from sessiontree.backends.ray.commands.remote_command import RemoteShell
 from sessiontree.contracts.errors import ExecutionError, describe_error
 from sessiontree.contracts.handles.nodes import NodeInfo
 from sessiontree.contracts.settings.placement import NODE_LABEL
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.sandbox.commands.running_commands import RunningCommands
 
 ANSWER_S: Final = 10.0

@@ -12,7 +12,6 @@ import contextlib
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from sessiontree.backends.ray.engine import engine_home
 from sessiontree.contracts.errors import ExecutionError, describe_error
 from sessiontree.contracts.handles.jobs import WindowSize
 from sessiontree.contracts.handles.ports import Finished
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.runtime.transport.rpc import make_portable
 from sessiontree.sandbox import UnconfinedShell

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -24,6 +24,7 @@ from sessiontree.backends.ray.commands.remote_node import AGENT_OPTIONS, compare
 from sessiontree.contracts.errors import ExecutionError, describe_error
 from sessiontree.contracts.handles.nodes import NodeInfo
 from sessiontree.contracts.handles.ports import Finished
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.host.node_shell import describe_node
 from sessiontree.sandbox import build_py_executable
 from sessiontree.sandbox.commands.command_channel import CommandChannel

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

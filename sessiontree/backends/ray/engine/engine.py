@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import threading
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +56,7 @@ from sessiontree.backends.ray.engine.engine_settings import (
 )
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 WATCHER_STOP_S = 5.0
 EXIT_S = 20.0

@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +31,7 @@ from ray._private import worker as ray_worker
 
 from sessiontree.backends.ray.engine.engine_settings import select_for_servers
 from sessiontree.contracts.errors import EngineLost
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.control.peer import identify_peer
 from sessiontree.runtime.transport.socket_files import connect_to
 

@@ -11,7 +11,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.given_values import Give, check_fields
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.interpreter.import_guard import HARMLESS
 from sessiontree.models.api_key import is_key
 from sessiontree.sandbox import RAY_SITE

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -28,6 +27,7 @@ from sessiontree.backends.ray.client.serialization import (
 from sessiontree.backends.ray.client.socket_rpc import Methods, SocketRpc, connect_line
 from sessiontree.backends.ray.hosts.process_start import ActorRestarter
 from sessiontree.contracts.errors import MemoryFailed, describe_error
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ask_for_keys_by

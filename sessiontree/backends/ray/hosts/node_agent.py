@@ -13,7 +13,6 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from sessiontree.backends.ray.engine.engine import find_token_file
 from sessiontree.backends.ray.engine.program_copy import write_files
 from sessiontree.backends.ray.hosts.transport import wait_for_reaper
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.sandbox import Jail, prepare_canaries, probe
 from sessiontree.workspace.identity import DirectoryView

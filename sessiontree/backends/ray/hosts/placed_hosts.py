@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from sessiontree.backends.ray.hosts.placed_nodes import NodePlace, TreePlaces
 from sessiontree.backends.ray.hosts.transport import REAPED_S, LineTransport
 from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.settings.placement import NODE_LABEL, Placement
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.timing.clock import read_monotonic_ms
 from sessiontree.runtime.transport.frames import Hello
 from sessiontree.runtime.transport.link import HostLost

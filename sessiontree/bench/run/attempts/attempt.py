@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, is_dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -52,6 +52,7 @@ from sessiontree.bench.suite.sandboxes import add_sandbox
 from sessiontree.bench.suite.suite import Attempt, Score, read_tree_options
 from sessiontree.bench.suite.workspaces import find_template, make_workspace
 from sessiontree.contracts.tools.author_errors import report_error
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_OUTPUT_CHARS: Final = 1_000_000
 PURPOSE_CHARS: Final = 200

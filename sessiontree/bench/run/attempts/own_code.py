@@ -11,12 +11,12 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sessiontree import ConfigError
 from sessiontree.bench.suite.suite import RunRefused
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 T = TypeVar("T")
 GRACE_S: Final = 10.0

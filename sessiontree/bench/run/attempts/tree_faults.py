@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree import JournalRecord, SessionFailed, SessionStatus
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.results.recorded_run import parse_fact_kind
 from sessiontree.contracts.errors import ConfinementUnavailable
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 _MAIN: Final = "main"
 _BUDGET: Final = "budget."

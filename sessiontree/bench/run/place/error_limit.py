@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from sessiontree import ConfigError
 from sessiontree.bench.ledger.leases import Tally
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 SAME_END: Final = 10
 """With no limit given, a run stops when so many samples have ended, and all of them in an error."""

@@ -7,7 +7,7 @@ import logging
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -18,6 +18,7 @@ from rich.text import Text
 from sessiontree import make_visible
 from sessiontree.bench.ledger.leases import SampleLease, Tally
 from sessiontree.bench.ledger.ledger_tables import AttemptResult
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 _LOG = logging.getLogger("sessiontree")
 LINE_EVERY_S: Final = 10.0

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
 from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.tools.context import CallSignals
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.results import PreparedCall
 from sessiontree.sandbox import SessionTurns
 from sessiontree.session.instructions import ExecuteCall, TakeAnswer

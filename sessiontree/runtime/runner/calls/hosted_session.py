@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.runtime.runner.call_watch import CallWatch
 from sessiontree.runtime.runner.calls.call_book import CallBook

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from sessiontree.contracts.reports.events import ModelEvent
 from sessiontree.contracts.settings.model_settings import OnLength
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.messages import AssistantMessage
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.journal import Journal
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.gateway.model_gateway import Gateway

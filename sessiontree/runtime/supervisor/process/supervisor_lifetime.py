@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from sessiontree.contracts.errors import JournalLocked, SessionTreeError, TreeNotFound
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
