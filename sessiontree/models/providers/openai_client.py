@@ -10,13 +10,15 @@ Loading this loads pydantic-ai and OpenAI's library.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from openai import AsyncOpenAI
 from openai.resources.chat import AsyncChat, AsyncCompletions
-from openai.resources.responses import AsyncResponses
 from pydantic_ai.providers.ollama import OllamaProvider
 from pydantic_ai.providers.openai import OpenAIProvider
+
+if TYPE_CHECKING:
+    from openai.resources.responses import AsyncResponses
 
 _LISTS: Final = ("messages", "input", "tools")
 """Members of a body that grow with the conversation or with the tools."""
@@ -50,11 +52,6 @@ class _Chat(AsyncChat):
         return _Completions(self._client)
 
 
-class _Responses(AsyncResponses):
-    async def create(self, **given: Any) -> Any:
-        return await super().create(**_move_lists(given))
-
-
 class _Client(AsyncOpenAI):
     @cached_property
     def chat(self) -> AsyncChat:
@@ -62,4 +59,12 @@ class _Client(AsyncOpenAI):
 
     @cached_property
     def responses(self) -> AsyncResponses:
-        return _Responses(self)
+        # The library loads its class when it is first asked for: a tenth of its whole time to load.
+        responses = super().responses
+        usual = responses.create
+
+        async def create(**given: Any) -> Any:
+            return await usual(**_move_lists(given))
+
+        setattr(responses, "create", create)  # noqa: B010 - a type checker refuses it
+        return responses
