@@ -5,6 +5,7 @@ Installers start a command with an interpreter that obeys ``PYTHONPATH`` and ``.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -16,6 +17,7 @@ def main() -> None:
     if not is_closed():
         words = build_command(os.path.abspath(sys.argv[0]), *sys.argv[1:])  # noqa: PTH100 - links stay as they are
         os.execv(words[0], words)  # noqa: S606 - this interpreter, and our own file
+    gc.disable()  # imports leave no garbage; a command that runs enables it
     from sessiontree.cli import app
 
     app.main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
+
+from sessiontree.interpreter.import_guard import COLLECT_AFTER
 
 RunBody: TypeAlias = Callable[[Callable[..., int]], NoReturn]
 
@@ -98,6 +101,9 @@ def open_screen(options: Mapping[str, Any]) -> Iterator[RunBody]:
     with exit_on_fault():
 
         def run_body(body: Callable[..., int]) -> NoReturn:
+            gc.freeze()  # what was imported stays until the end, so no collection needs to scan it
+            gc.set_threshold(*COLLECT_AFTER)
+            gc.enable()
             raise typer.Exit(body(RichScreen(sys.stdout), **given))
 
         yield run_body

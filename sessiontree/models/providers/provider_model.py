@@ -19,6 +19,7 @@ from sessiontree.models.api_key import ApiKey
 from sessiontree.models.constrained_exchange import stream_constrained
 from sessiontree.models.port import ModelRequest, Piece
 from sessiontree.models.providers.call_limits import MINUTE_S, CallLimits
+from sessiontree.models.providers.late_exports import load_exports_late
 from sessiontree.version import explain_installation
 
 CONSTRAINED: Final = "constrained:"
@@ -292,7 +293,8 @@ class ProviderModel:
 def load(place: str) -> Any:
     """Return the object that ``module:name`` names; its module is loaded now."""
     module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
+    with load_exports_late():
+        return getattr(importlib.import_module(module), name)
 
 
 def _split_name(name: str) -> tuple[Provider, str]:
