@@ -251,6 +251,7 @@ def _start(home: Path, options: RayOptions) -> ClusterInfo:
         engine_servers.bind_to_loopback(),
         engine_servers.force_plain_workers(),
         engine_servers.skip_unused_servers(),
+        engine_servers.notice_at_once(),
         engine_servers.adopt_orphans(),
         engine_servers.drop_key_variables(),
         engine_servers.silence(),

@@ -26,6 +26,7 @@ from typing import Any, Final
 from ray import _raylet
 from ray._private import node as ray_node
 from ray._private import parameter, ray_constants, services
+from ray._private import state as ray_state
 from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 
@@ -42,6 +43,9 @@ MAX_REFUSALS = 3
 """After this many failed connections in a row a GCS counts as lost: at most 9 s, so a short restart is no
 loss."""
 STOP_S = 5.0
+REGISTERED_S = 10.0
+"""How long a raylet is expected to take until it is registered, at most."""
+REGISTERED_AGAIN_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +275,13 @@ def drop_key_variables() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def notice_at_once() -> Iterator[None]:
+    """Go on as soon as the raylet is registered; Ray itself looks once a second."""
+    with _replace_attribute(services, "get_node", partial(_await_node, services.get_node)):
+        yield
+
+
+@contextlib.contextmanager
 def silence() -> Iterator[None]:
     """Suppress what Ray prints about errors of its servers, such as the state of a lost raylet."""
     with _replace_attribute(ray_worker, "listen_error_messages", _hear_nothing):
@@ -286,6 +297,16 @@ def list_watched_servers() -> list[Server]:
 
 def _start_nothing(node: Any, **settings: Any) -> None:
     """Replace the function that starts the dashboard."""
+
+
+def _await_node(get_node: Any, gcs_address: str, node_id: str) -> Any:
+    """Return a node's data once it is registered; after ``REGISTERED_S`` Ray decides how long to wait."""
+    state: Any = ray_state.GlobalState()
+    state._initialize_global_state(services._get_gcs_client_options(gcs_address))  # noqa: SLF001 - no public way
+    deadline = time.monotonic() + REGISTERED_S
+    while time.monotonic() < deadline and all(row["NodeID"] != node_id for row in state.node_table()):
+        select.select([], [], [], REGISTERED_AGAIN_S)
+    return get_node(gcs_address, node_id)
 
 
 def _hear_nothing(worker: Any, stopped: Any) -> None:
