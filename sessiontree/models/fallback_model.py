@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError, ModelError
 from sessiontree.contracts.settings.model_settings import ModelPrice
-from sessiontree.models.port import CallPiece, ModelPiece, ModelRequest, Piece, StreamingModel, ThinkingPiece
+from sessiontree.models.port import (
+    CallPiece,
+    ModelPiece,
+    ModelRequest,
+    Piece,
+    StreamingModel,
+    ThinkingPiece,
+    list_libraries,
+)
 from sessiontree.schema.dialect import choose_dialect
 from sessiontree.schema.provider_schema import clean
 
@@ -47,6 +55,11 @@ class FallbackModel:
         self.models = tuple(models)
         """In the order in which they are asked."""
         self._rests_until_s = dict.fromkeys(range(len(models)), 0.0)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """What its first model loads: the others may never be asked."""
+        return list_libraries(self.models[0])
 
     def highest_price(self) -> ModelPrice | None:
         """Return the most that tokens of any of its models may cost, or None if that is not known."""

@@ -158,7 +158,13 @@ GatewayModel = RemoteModel | StreamingModel
 Model = InProcessModel | GatewayModel
 """Any model. A model that knows the size of its context has an attribute ``context_tokens``. One that
 reads only text has ``reads_images = False``. A model that holds connections has an ``async def close()``,
-which is called when a tree that it served is closed."""
+which is called when a tree that it served is closed. One whose libraries take long to load names them in
+``libraries``, each as ``module:name``; they may be loaded before its first question."""
+
+
+def list_libraries(model: GatewayModel) -> tuple[str, ...]:
+    """Return what a model loads before its first question, each as ``module:name``."""
+    return tuple(getattr(model, "libraries", ()))
 
 
 def make_summary_key(agent: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -85,6 +85,7 @@ class SupervisorActor:
             ProcessStarts(
                 self._start_host,
                 self._start_gateway,
+                self._start_spare_gateway,
                 self._start_memory,
                 partial(ControlServer, state_dir=settings.journal_dir, lineage=_build_lineage(settings)),
                 partial(_describe_security, settings),
@@ -95,6 +96,10 @@ class SupervisorActor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lines = LineListener(settings.scratch / LINES_SOCKET)
         self._transports: set[RayTransport] = set()
+        self._has_gateway = False
+        """Whether a gateway was started, or will not be."""
+        self._spare: RayTransport | None = None
+        """The process of the first gateway, before there is a question."""
 
     async def ask(self, key: str, name: str, given: bytes, turn: tuple[str, int] | None = None) -> bytes:
         """Answer the creating program."""
@@ -103,6 +108,9 @@ class SupervisorActor:
             self._lines.admit(self._settings.program_pid, self._make_program_line)
         if name == "close":
             self._lines.close()
+            self._has_gateway = True
+            if self._spare is not None:
+                self._spare.close()
         return dump_value(await self._server.ask(key, name, load_value(given), turn))
 
     @ray.method(concurrency_group="control")
@@ -208,7 +216,26 @@ class SupervisorActor:
             if isinstance(each, PlacedTransport) and each.is_unfit:
                 ray.kill(each.actor)
 
+    def _start_spare_gateway(self, libraries: Sequence[str]) -> None:
+        """Start the process of the first gateway beside the first host, which takes about as long."""
+        if not self._has_gateway and self._spare is None:
+            self._spare = self._make_gateway("gateway", tuple(libraries))
+
     def _start_gateway(self, name: str) -> RayTransport:
+        """Return a transport to the spare process if it lives, else to a new one.
+
+        The spare one was sent nothing so far. So it is like one that was started just now, and if it dies
+        from here on, that is the loss of a gateway that has just begun.
+        """
+        self._has_gateway = True
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            if spare.expect():
+                return spare
+            spare.close()
+        return self._make_gateway(name, ())
+
+    def _make_gateway(self, name: str, libraries: tuple[str, ...]) -> RayTransport:
         settings = self._settings
         given = HostSettings(
             self._server.gateway_key,
@@ -217,6 +244,7 @@ class SupervisorActor:
             None,
             keys=settings.scratch / KEYS_SOCKET,
             lines=settings.scratch / LINES_SOCKET,
+            libraries=libraries,
         )
         note = note_for(name, self._settings)
         shell = make_actor_class(GatewayActor).options(**self._build_options("gateway", note))

@@ -241,6 +241,11 @@ class ProviderModel:
         """What it has in common with its copies: all of it but the key and the connections."""
         return tuple(value for name, value in self.__dict__.items() if name not in {"key", "_calls"})
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """What the first question loads: a second of work."""
+        return _CALLS, self.provider.model, self.provider.client
+
     def highest_price(self) -> ModelPrice | None:
         """Return the most that its tokens may cost, or None if that is not known."""
         if self.price is not None or not self.is_priced:

@@ -7,7 +7,8 @@ lets an idle session go by itself then. Sessions that wait behind a long call ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from sessiontree.contracts.errors import describe_error
@@ -44,6 +45,7 @@ class Scheduler:
         most_losses: float,
     ) -> None:
         self._pools = {name: Pool(name, size, make_link) for name, size in pools.items()}
+        self._to_warm: deque[Pool] = deque()
         self._most_losses = most_losses
         self._grants = grants
         self.placement = SessionPlacement(
@@ -59,9 +61,20 @@ class Scheduler:
         """Return how many sessions of each pool wait for a host."""
         return {pool.name: len(pool.wanting) for pool in self._pools.values()}
 
-    def warm(self, pool_name: str) -> None:
-        """Start a host of a pool before a session needs it."""
-        self._pools[pool_name].warm()
+    def warm(self, pool_names: Sequence[str]) -> None:
+        """Start a host of each of these pools before a session needs it, each one when the last is ready.
+
+        So the first session's host does not share the processors with one that nobody waits for.
+        """
+        self._to_warm.extend(self._pools[name] for name in pool_names)
+        self._warm_next()
+
+    def _warm_next(self) -> None:
+        while self._to_warm:
+            pool = self._to_warm.popleft()
+            pool.warm()
+            if pool.starting:
+                return
 
     def list_pools(self) -> tuple[PoolStatus, ...]:
         """Return the state of each pool."""
@@ -99,6 +112,7 @@ class Scheduler:
 
     def close(self) -> None:
         """Start no more hosts."""
+        self._to_warm.clear()
         for pool in self._pools.values():
             if pool.growing is not None:
                 pool.growing.cancel()
@@ -168,6 +182,7 @@ class Scheduler:
         if link in pool.starting:
             pool.starting.discard(link)
             pool.false_starts = 0
+            self._warm_next()
         if link.leases:
             self.placement.note_begin(link)
             return  # it was started for this session alone

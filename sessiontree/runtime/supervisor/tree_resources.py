@@ -96,6 +96,8 @@ class PackedResources:
     key that the program alone holds."""
     servers: tuple[GivenServer, ...] = ()
     """The MCP servers that its sessions may call."""
+    libraries: tuple[str, ...] = ()
+    """What the gateway's models load before their first question, each as ``module:name``."""
 
 
 T = TypeVar("T")

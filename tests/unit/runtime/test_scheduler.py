@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,11 +22,13 @@ from sessiontree.contracts.recorded.codec import pack
 from sessiontree.journal.record import Packed
 from sessiontree.models.answers import Answer, script_call
 from sessiontree.runtime.host.host import HostCore
+from sessiontree.runtime.scheduling.grants import Grants
 from sessiontree.runtime.scheduling.live_session import LiveSession
 from sessiontree.runtime.scheduling.pool import BUSY, PoolSize, measure_busy_time
 from sessiontree.runtime.scheduling.scheduler import Scheduler
 from sessiontree.runtime.supervisor.supervisor import Supervisor
-from sessiontree.runtime.transport.frames import Adopt, HostUnsuitable, Outcome
+from sessiontree.runtime.transport.frames import Adopt, HostUnsuitable, Outcome, PollReply
+from sessiontree.runtime.transport.link import HostLink
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import until
 from tests.unit.runtime.runtime_fakes import FaultyRuntime, LongCall
@@ -302,3 +305,71 @@ async def test_thread_wants_a_core_only_while_it_does_something() -> None:
     while time.monotonic_ns() - began < 200_000_000:
         pass
     assert measure_busy_time() - before > 0.8 * 200_000_000
+
+
+class SlowTransport:
+    """A host that is ready when the test says so."""
+
+    pid, level, node, embodied, is_ready = 0, "starting", "", None, False
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+
+    async def ready(self) -> None:
+        """Wait for the test."""
+        await self.begun.wait()
+        self.is_ready = True
+
+    async def poll(self, after: int, wait_s: float) -> PollReply:
+        """Wait for ever: there is nothing to report."""
+        await asyncio.Event().wait()
+        raise AssertionError("waited for ever")
+
+    def submit(self, frames: Sequence[tuple[int, Any]]) -> None:
+        """Take frames in."""
+
+    async def lag_s(self) -> float:
+        """Return that nothing blocks it."""
+        return 0.0
+
+    def close(self) -> None:
+        """End."""
+
+    async def ended(self) -> int:
+        """Return that nothing outlived it."""
+        return 0
+
+
+async def test_host_is_started_early_when_the_one_before_is_ready() -> None:
+    """Two that start at once would share the processors, and a session waits for the first."""
+    started: list[tuple[str, SlowTransport]] = []
+
+    def begin(pool: str) -> HostLink:
+        transport = SlowTransport()
+        started.append((pool, transport))
+        return HostLink(
+            pool,
+            transport,
+            on_outcome=lambda link, outcome: None,
+            on_lost=lambda link, lost: None,
+            on_free=free,
+            on_progress=lambda progress: None,
+        )
+
+    def free(link: HostLink) -> None:
+        scheduler.on_freed(link)
+        freed.put_nowait(link)
+
+    freed: asyncio.Queue[HostLink] = asyncio.Queue()
+    pools = dict.fromkeys(("acting", "observing"), PoolSize(most=2, usual=2))
+    scheduler = Scheduler(begin, pools, dict.fromkeys(SessionKind, "acting"), Grants(), 3)
+    scheduler.warm(["acting", "observing"])
+    assert [pool for pool, _ in started] == ["acting"]
+    async with asyncio.timeout(PATIENCE_S):
+        for number, pool in enumerate(("acting", "observing")):
+            assert [name for name, _ in started][number:] == [pool]
+            started[number][1].begun.set()
+            await freed.get()
+    assert len(started) == 2
+    for link in scheduler.links:
+        await link.close()

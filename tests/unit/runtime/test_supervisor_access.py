@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +60,11 @@ def no_memory() -> MemoryProcess:
     raise AssertionError("started memory")
 
 
+def no_spare(libraries: Sequence[str]) -> None:
+    """Nothing is started in these tests."""
+    raise AssertionError("started a spare gateway")
+
+
 @asynccontextmanager
 async def opened(state_dir: Path) -> AsyncIterator[SupervisorProcess]:
     """Return an open supervisor without hosts."""
@@ -87,7 +92,7 @@ async def opened(state_dir: Path) -> AsyncIterator[SupervisorProcess]:
         enforcement="required",
         security={},
     )
-    starts = ProcessStarts(no_process, no_process, no_memory, lambda answers: Nothing(), dict)
+    starts = ProcessStarts(no_process, no_process, no_spare, no_memory, lambda answers: Nothing(), dict)
     serving = SupervisorProcess(KEY, settings, starts)
     (await serving.ask(KEY, "open", ())).unwrap()
     try:

@@ -26,7 +26,7 @@ from sessiontree.contracts.tools.hooks import get_hook_name
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.interpreter.import_guard import add_copy
 from sessiontree.models.api_key import collect_packed_keys
-from sessiontree.models.port import GatewayModel
+from sessiontree.models.port import GatewayModel, list_libraries
 from sessiontree.policy.compiled import compile_policy
 from sessiontree.protected import OwnPlaces, own_places
 from sessiontree.runtime.host.host import HostResources
@@ -71,7 +71,10 @@ def pack(setup: TreeResources, *, hidden: tuple[Path, ...]) -> PackedResources:
     with collect_packed_keys() as keys:
         for_gateway = pack_value(setup.waiting, "the model") if setup.waiting else None
     names = tuple(dict.fromkeys(each.name for each in keys))
-    return PackedResources(for_hosts, for_gateway, keys=names, servers=setup.servers)
+    libraries = dict.fromkeys(place for each in setup.waiting.values() for place in list_libraries(each))
+    return PackedResources(
+        for_hosts, for_gateway, keys=names, servers=setup.servers, libraries=tuple(libraries)
+    )
 
 
 @lru_cache(maxsize=8)
@@ -98,6 +101,7 @@ def add_program(
         None if for_gateway is None else place + b"\0" + for_gateway,
         places,
         servers=resources.servers,
+        libraries=resources.libraries,
     )
 
 

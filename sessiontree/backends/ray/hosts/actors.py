@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import ray
@@ -32,6 +33,7 @@ from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ask_for_keys_by
 from sessiontree.models.port import GatewayModel
+from sessiontree.models.providers.provider_model import load
 from sessiontree.runtime.gateway.model_gateway import Ask, GatewayHost
 from sessiontree.runtime.host.host import HostCore, HostResources
 from sessiontree.runtime.host.host_process import OwnProcess, measure_resident_bytes
@@ -211,6 +213,8 @@ class HostSettings:
     """The supervisor's node, where the process may run on another one; None = it is on the same."""
     copies: Path | None = None
     """Where copies of the program's modules are on another node."""
+    libraries: tuple[str, ...] = ()
+    """What it loads at once, each as ``module:name``."""
 
 
 Core = TypeVar("Core", HostCore, GatewayHost)
@@ -357,6 +361,9 @@ class GatewayActor(FrameActor[GatewayHost]):
         self._has_variables = False
         if settings.keys is not None:
             ask_for_keys_by(partial(fetch_key, settings.keys))
+        if settings.libraries:
+            # Beside the loop, which serves meanwhile; an early question waits for the same modules.
+            Thread(target=_load_libraries, args=(settings.libraries,), name="libraries", daemon=True).start()
 
     async def hello(self) -> Hello:
         """Begin, and return the state."""
@@ -383,6 +390,12 @@ class GatewayActor(FrameActor[GatewayHost]):
             await asyncio.to_thread(take_variables, self._settings.keys)
             self._has_variables = True
         return await self._supervisor.fetch_model(name)
+
+
+def _load_libraries(places: Sequence[str]) -> None:
+    for place in places:
+        with contextlib.suppress(Exception):  # the first question finds the same fault, and reports it
+            load(place)
 
 
 END_S = 5.0

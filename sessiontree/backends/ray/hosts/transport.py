@@ -114,6 +114,13 @@ class RayTransport:
         self._hold(hello)
         self.level, self.pid, self.is_ready = hello.level, hello.pid, True
 
+    def expect(self) -> bool:
+        """Watch the start from now on, because nobody did so far; return whether it may still succeed."""
+        if self._start is None:
+            return True
+        self._start.begin()
+        return self._start.look() is None
+
     def _hold(self, hello: Hello) -> None:
         """Note the host's reaper."""
         with contextlib.suppress(OSError):  # it has ended already, as the host has

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from sessiontree.contracts.errors import JournalLocked, SessionTreeError, TreeNotFound
@@ -55,6 +55,9 @@ class ProcessStarts:
     """Starts a host of a pool; the host gets a key for the trees' resources."""
     gateway: Callable[[str], Transport]
     """Starts the gateway, which gets a key for the models."""
+    spare_gateway: Callable[[Sequence[str]], None]
+    """Starts a process that becomes the gateway at the first question; until then it loads these libraries
+    and asks nobody for anything."""
     memory: Callable[[], MemoryProcess]
     """Starts memory, which gets a key for its requests."""
     side_service: Callable[[RpcAnswers], SideService]
@@ -154,10 +157,9 @@ class SupervisorLifetime(TreeControl):
         self.hosts = answer_hosts(self.supervisor)
         self._side_service = self._starts.side_service(self.local.answers)
         self._side_service.start()
-        for name in dict.fromkeys(pools.values()):
-            if name not in settings.placed_pools:  # where those run, the trees say
-                for _ in range(settings.warm):
-                    self.supervisor.scheduler.warm(name)
+        # Where placed pools run, the trees say.
+        here = [name for name in dict.fromkeys(pools.values()) if name not in settings.placed_pools]
+        self.supervisor.scheduler.warm([name for name in here for _ in range(settings.warm)])
 
     async def create(
         self,
@@ -177,6 +179,7 @@ class SupervisorLifetime(TreeControl):
         except BaseException:
             self._let_go(config.tree_id)
             raise
+        self._expect_questions(resources)
 
     async def resume(
         self,
@@ -199,6 +202,11 @@ class SupervisorLifetime(TreeControl):
             if not was_open:
                 self._let_go(tree_id)
             raise
+        self._expect_questions(resources)
+
+    def _expect_questions(self, resources: PackedResources) -> None:
+        if resources.for_gateway is not None:
+            self._starts.spare_gateway(resources.libraries)
 
     async def release(self, tree_id: str) -> None:
         """Let a tree go; it stays in the journal."""
