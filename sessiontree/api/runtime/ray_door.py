@@ -33,6 +33,16 @@ def make_ray_backend(state_dir: Path, journal_dir: Path, options: Mapping[str, A
     return RayBackend(state_dir, journal_dir=journal_dir, **options)
 
 
+def begin_ray_early() -> None:
+    """Start a private Ray, beside what this process still loads, for a backend that it is about to make.
+
+    It ends with the backend, or with the process.
+    """
+    from sessiontree.backends.ray.engine.engine import begin_early
+
+    begin_early()
+
+
 def make_cluster_shards(
     state_dir: Path, options: Mapping[str, Any], first: Any, *, wanted: Placement, tree_cpus: float
 ) -> ClusterShards:

@@ -57,6 +57,7 @@ from sessiontree.backends.ray.engine.engine_settings import (
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.quick_dataclass import dataclass
+from sessiontree.interpreter.import_guard import is_closed
 
 WATCHER_STOP_S = 5.0
 EXIT_S = 20.0
@@ -236,6 +237,18 @@ def enter(options: RayOptions) -> ClusterLease | Future[None] | None:
         return run if run.take(options) else run.gone
 
 
+def begin_early() -> None:
+    """Start a private Ray, if this process has none, for an engine that will soon be started with no options.
+
+    It starts in other processes, while this one loads what the engine's user needs. An error is not raised
+    here: the engine's start finds the same fault.
+    """
+    with _lock, contextlib.suppress(SessionTreeError):
+        if not _runs and not ray.is_initialized():
+            check_version(ray.__version__)
+            _runs.append(ClusterLease(RayOptions().to_private_ray()))
+
+
 @atexit.register
 def _on_exit() -> None:
     """End the Ray of a program that exits without closing its runtimes."""
@@ -258,6 +271,8 @@ def _start(home: Path, options: RayOptions) -> ClusterInfo:
     ):
         _forget_authentication()
         ray.init(**build_init_arguments(home / engine_home.RAY_FOLDER, options.num_cpus))
+        if is_closed():
+            engine_servers.skip_addons()
     return find_place(home)
 
 

@@ -26,6 +26,7 @@ from typing import Any, Final
 from ray import _raylet
 from ray._private import node as ray_node
 from ray._private import parameter, ray_constants, services
+from ray._private import serialization as ray_serialization
 from ray._private import state as ray_state
 from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
@@ -288,6 +289,15 @@ def silence() -> Iterator[None]:
         yield
 
 
+def skip_addons() -> None:
+    """Prepare Ray to pickle, without what it loads for tables and web servers: NumPy, PyArrow and Starlette.
+
+    Only for a process of this package, which gives Ray nothing but bytes and plain values.
+    """
+    with _replace_attribute(ray_serialization.serialization_addons, "apply", _add_nothing):
+        ray_worker.global_worker.get_serialization_context()
+
+
 def list_watched_servers() -> list[Server]:
     """Return the watched servers that this process started, of the Ray it is connected to."""
     node: Any = ray_worker._global_node  # noqa: SLF001 - Ray has no public access to its processes
@@ -307,6 +317,10 @@ def _await_node(get_node: Any, gcs_address: str, node_id: str) -> Any:
     while time.monotonic() < deadline and all(row["NodeID"] != node_id for row in state.node_table()):
         select.select([], [], [], REGISTERED_AGAIN_S)
     return get_node(gcs_address, node_id)
+
+
+def _add_nothing(context: Any) -> None:
+    """Replace what teaches Ray to pickle types of other libraries."""
 
 
 def _hear_nothing(worker: Any, stopped: Any) -> None:
