@@ -24,6 +24,7 @@ DOORS = {
     "api/telemetry/traces.py": "few trees are traced",
     "api/tree/running_tree.py": "what an open tree needs is loaded when it is used",
     "api/tree/session_tree.py": "what an open tree needs is loaded when one opens",
+    "backends/ray/engine/environment_agent.py": "Ray's own agent is loaded if only it can answer",
     "bench/inspect_sets/worker_command.py": "inspect_ai is in the environment that the command enters",
     "bench/result_commands.py": "pictures need the extra plot; few reports have pages of samples",
     "bench/results/run_facts.py": "files of other nodes need PyArrow",

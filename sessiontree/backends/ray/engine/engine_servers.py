@@ -15,6 +15,7 @@ import os
 import select
 import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,10 +32,12 @@ from ray._private import state as ray_state
 from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 
+from sessiontree.backends.ray.engine import environment_agent
 from sessiontree.backends.ray.engine.engine_settings import select_for_servers
 from sessiontree.contracts.errors import EngineLost
 from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.control.peer import identify_peer
+from sessiontree.interpreter.import_guard import list_user_site_words
 from sessiontree.runtime.transport.socket_files import connect_to
 
 PROBE_EVERY_S = 2.0
@@ -196,6 +199,10 @@ _SET_CHILD_SUBREAPER = 36
 _AGENT = "--dashboard_agent_command="
 _AGENT_PORTS = ("METRICS_AGENT_PORT_NAME", "METRICS_EXPORT_PORT_NAME", "DASHBOARD_AGENT_LISTEN_PORT_NAME")
 """Names in ``ray._raylet`` of the ports that the raylet expects from its dashboard agent."""
+_ENVIRONMENTS = "--runtime_env_agent_command="
+_RAYS_PLACE = Path(services.RAY_PATH) / "_private" / "runtime_env" / "agent" / "main.py"
+_RAYS_AGENT = f"-u {subprocess.list2cmdline([str(_RAYS_PLACE)])}"
+"""The program in the command of the agent for runtime environments."""
 _SLEEP = f'-c "exec sleep {2**31 - 1}"'
 """Arguments of a shell. The raylet appends words to the command of its agent, and a shell ignores them."""
 
@@ -230,7 +237,7 @@ def skip_unused_servers() -> Iterator[None]:
     """Start no dashboard, autoscaler, log monitor and dashboard agent, which take 200 MiB and are not used.
 
     The raylet requires a dashboard agent and ends with it. So it gets a program that sleeps, and ports of 0
-    for its metrics. The agent for runtime environments is needed and runs.
+    for its metrics. The agent for runtime environments is needed; ``environment_agent.py`` runs in its place.
     """
     with contextlib.ExitStack() as stack:
         wanted: dict[str, Any] = {"include_log_monitor": False, "no_monitor": True}
@@ -338,7 +345,15 @@ def _start_without_agent(
         for name in _AGENT_PORTS:
             raylet.persist_port(given_words["session_dir"], given_words["node_id"], getattr(raylet, name), 0)
         words = [f"{_AGENT}{shell} {_SLEEP}" if word.startswith(_AGENT) else word for word in words]
+        words = [_replace_agent(word) if word.startswith(_ENVIRONMENTS) else word for word in words]
     return start(words, process_type, *given, **settings)
+
+
+def _replace_agent(command: str) -> str:
+    """Return the command of the agent for runtime environments, with our program in the place of Ray's."""
+    site = [f"--user-site={directory}" for directory in list_user_site_words()[1:]]
+    own = subprocess.list2cmdline(["-I", "-S", "-u", environment_agent.__file__, *site])
+    return command.replace(_RAYS_AGENT, own, 1)
 
 
 def _start_without_keys(start: Any, *given: Any, env: Mapping[str, str], **settings: Any) -> Any:
