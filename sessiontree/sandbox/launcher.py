@@ -38,8 +38,9 @@ ROLE_VARIABLE: Final = "SESSIONTREE_ROLE"
 """Environment variable that gives a process its role."""
 RAY_WORKER: Final = "default_worker.py"
 """Ray's program for actors. It imports PyArrow to pickle tables, which nobody here sends: 0.1 s and 30 MB."""
-UNUSED: Final = ("requests", "jsonschema")
-"""What Ray imports for its dashboard, for TPUs and for plugins, none of which runs here: 0.1 s and 8 MB."""
+UNUSED: Final = ("requests", "jsonschema", "wcwidth", "yaml")
+"""What Ray imports for its dashboard, its command line, TPUs and plugins, none of which runs here: 0.1 s and
+8 MB."""
 UNUSABLE: Final = 118
 """Exit code: the arguments are wrong, or the command can't be run. Others are those of ``jail.py``."""
 REAPER_VARIABLE: Final = "SESSIONTREE_REAPER"

@@ -310,7 +310,8 @@ async def test_thread_wants_a_core_only_while_it_does_something() -> None:
 class SlowTransport:
     """A host that is ready when the test says so."""
 
-    pid, level, node, embodied, is_ready = 0, "starting", "", None, False
+    pid, level, node, is_ready = 0, "starting", "", False
+    embodied: tuple[str, int] | None = None
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()

@@ -27,10 +27,10 @@ from typing import Any, Final
 from ray import _raylet
 from ray._private import node as ray_node
 from ray._private import parameter, ray_constants, services
-from ray._private import serialization as ray_serialization
 from ray._private import state as ray_state
 from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
+from ray.util import serialization_addons
 
 from sessiontree.backends.ray.engine import environment_agent
 from sessiontree.backends.ray.engine.engine_settings import select_for_servers
@@ -47,7 +47,7 @@ MAX_REFUSALS = 3
 """After this many failed connections in a row a GCS counts as lost: at most 9 s, so a short restart is no
 loss."""
 STOP_S = 5.0
-REGISTERED_S = 10.0
+REGISTERED_S = 5.0
 """How long a raylet is expected to take until it is registered, at most."""
 REGISTERED_AGAIN_S = 0.01
 
@@ -301,8 +301,9 @@ def skip_addons() -> None:
 
     Only for a process of this package, which gives Ray nothing but bytes and plain values.
     """
-    with _replace_attribute(ray_serialization.serialization_addons, "apply", _add_nothing):
-        ray_worker.global_worker.get_serialization_context()
+    worker: Any = ray_worker.global_worker
+    with _replace_attribute(serialization_addons, "apply", _add_nothing):
+        worker.get_serialization_context()
 
 
 def list_watched_servers() -> list[Server]:
@@ -318,8 +319,10 @@ def _start_nothing(node: Any, **settings: Any) -> None:
 
 def _await_node(get_node: Any, gcs_address: str, node_id: str) -> Any:
     """Return a node's data once it is registered; after ``REGISTERED_S`` Ray decides how long to wait."""
-    state: Any = ray_state.GlobalState()
-    state._initialize_global_state(services._get_gcs_client_options(gcs_address))  # noqa: SLF001 - no public way
+    make_options: Any = services._get_gcs_client_options  # noqa: SLF001 - there is no public way
+    make_state: Any = ray_state.GlobalState
+    state = make_state()
+    state._initialize_global_state(make_options(gcs_address))  # noqa: SLF001 - as above
     deadline = time.monotonic() + REGISTERED_S
     while time.monotonic() < deadline and all(row["NodeID"] != node_id for row in state.node_table()):
         select.select([], [], [], REGISTERED_AGAIN_S)

@@ -106,7 +106,7 @@ def answer_plainly(path: str, body: bytes) -> bytes | None:
         return None
     if path == _DELETE:
         return b""  # nothing was made
-    context = {
+    context: dict[str, Any] = {
         "command_prefix": [],
         "env_vars": {},
         "py_executable": asked.get("py_executable") or sys.executable,
@@ -152,11 +152,11 @@ class RaysAgent:
         _close_imports(self._options.get("user_site", ""))
         import ray
         from ray._private import ray_constants
-        from ray._raylet import GcsClient
+        from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled: its stub leaves it out
 
         folder = Path(ray.__file__).parent / "_private" / "runtime_env" / "agent"
         sys.path[:0] = [str(folder), str(folder / "thirdparty_files")]
-        from runtime_env_agent import RuntimeEnvAgent
+        from runtime_env_agent import RuntimeEnvAgent  # type: ignore[import-not-found]  # a file, no package
 
         options = self._options
         return RuntimeEnvAgent(
