@@ -37,11 +37,10 @@ about kinds of one error, its ``cause`` names the kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.values.quick_dataclass import dataclass
 
 FailureReason = Literal[
     "failed", "cancelled", "expired", "interrupted", "truncated", "refused", "too_long", "crashed",

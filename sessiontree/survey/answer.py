@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sessiontree import (
     MEMORY,
@@ -22,7 +23,6 @@ from sessiontree import (
     ToolError,
     tool,
 )
-from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.survey.earlier import find_remembered_surveys
 from sessiontree.survey.source.census import CensusPart
 from sessiontree.survey.source.checkout import FileReader, read_bytes, walk

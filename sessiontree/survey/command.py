@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -35,7 +35,6 @@ from sessiontree import (
     TerminalChannel,
     TreeSummary,
 )
-from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.survey.earlier import find_survey, remove_survey
 from sessiontree.survey.model import MODEL_NAME, SurveyOrder, SurveyResult, parse_result, reply
 from sessiontree.survey.source.census import Totals

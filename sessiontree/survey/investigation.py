@@ -15,7 +15,7 @@ import json
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,6 @@ from sessiontree import (
     SessionTreeError,
     Usage,
 )
-from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.survey.answer import Answer, AnswerPlace, find_answer, search_files
 from sessiontree.survey.ask import FOUND, NOTHING_FOUND, check_question, show_place
 from sessiontree.survey.command import BackendName, SurveyScreen, SurveyView

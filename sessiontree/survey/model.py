@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -26,7 +26,6 @@ from sessiontree import (
     UserMessage,
     script_call,
 )
-from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.survey.earlier import MARK, EarlierSurvey, mark_text
 from sessiontree.survey.report import render
 from sessiontree.survey.source.census import (

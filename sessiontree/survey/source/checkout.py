@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
 from sessiontree import ExecutionError, ToolError
-from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.survey.source.census import Place
 from sessiontree.survey.source.ignore_rules import IgnoreRules
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 import re
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from sessiontree import ExecutionError
-from sessiontree.contracts.values.quick_dataclass import dataclass
 
 LIMIT_S: Final = 5.0
 """Longest time for the patterns of one file, over the whole walk."""

@@ -12,14 +12,13 @@ import importlib.util
 import re
 import tomllib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Literal, TypeAlias
 
 import tree_sitter
 from tree_sitter import Query
-
-from sessiontree.contracts.values.quick_dataclass import dataclass
 
 Role: TypeAlias = Literal["code", "data", "prose", "binary"]
 

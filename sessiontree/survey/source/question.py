@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import dataclass
 from importlib import resources
-
-from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_QUESTION_CHARS = 2_000
 _MAX_WORDS = 12

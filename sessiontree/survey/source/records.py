@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, Literal
 
-from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.survey.source.languages import find_role
 from sessiontree.survey.source.question import find_translated_language, name_words
 from sessiontree.survey.source.source import SourceFile, split_lines

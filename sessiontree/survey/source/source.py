@@ -6,8 +6,8 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.survey.source.census import Findings, Place, Totals, choose_folder
 from sessiontree.survey.source.checkout import decode_text, to_printable_path
 from sessiontree.survey.source.languages import BINARY, Language, detect_language

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from tree_sitter import Node, Parser, QueryCursor, Tree
 
-from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.survey.source.languages import LanguageGrammar, find_grammar
 
 SymbolKind: TypeAlias = Literal["function", "class", "constant"]
