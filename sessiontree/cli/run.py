@@ -39,7 +39,7 @@ from sessiontree import (
     Usage,
 )
 from sessiontree.api.agents.approval_modes import describe_commands, describe_rights
-from sessiontree.api.runtime.ray_door import begin_ray_early
+from sessiontree.api.runtime.ray_door import begin_backend_early
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.safe_text import make_visible
@@ -132,8 +132,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
     beginning = TYPED if schema is not None else ATTACHED if attached != Attachments() else PURPOSE
     message = attached.add_to(task)
     progress = RichScreen(sys.stderr, is_quiet=quiet or as_json)
-    if backend == "ray":
-        begin_ray_early()
+    begin_backend_early(backend)
     tree = SessionTree(
         root,
         **options,

@@ -33,14 +33,15 @@ def make_ray_backend(state_dir: Path, journal_dir: Path, options: Mapping[str, A
     return RayBackend(state_dir, journal_dir=journal_dir, **options)
 
 
-def begin_ray_early() -> None:
-    """Start a private Ray, beside what this process still loads, for a backend that it is about to make.
+def begin_backend_early(backend: str) -> None:
+    """Start a private Ray for a Ray backend that this process is about to make, while it loads the rest.
 
     It ends with the backend, or with the process.
     """
-    from sessiontree.backends.ray.engine.engine import begin_early
+    if backend == "ray":
+        from sessiontree.backends.ray.engine.engine import begin_early
 
-    begin_early()
+        begin_early()
 
 
 def make_cluster_shards(

@@ -217,7 +217,7 @@ class SupervisorActor:
                 ray.kill(each.actor)
 
     def _start_spare_gateway(self, libraries: Sequence[str]) -> None:
-        """Start the process of the first gateway beside the first host, which takes about as long."""
+        """Start the process of the first gateway with the first host, which takes about as long."""
         if not self._has_gateway and self._spare is None:
             self._spare = self._make_gateway("gateway", tuple(libraries))
 

@@ -70,7 +70,7 @@ class _LateMethod:
 
 
 class _Factory:
-    """The default of an argument whose value is made anew; signatures show it as the standard library's."""
+    """The default of an argument whose value is made each time; signatures show it as ``<factory>``."""
 
     def __repr__(self) -> str:
         return "<factory>"
@@ -105,12 +105,12 @@ def _freeze(cls: type[Any], own: Any) -> None:
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
         super(cls, self).__setattr__(name, value)
 
-    def refuse_deletion(self: Any, name: str) -> None:
+    def refuse_delete(self: Any, name: str) -> None:
         if type(self) is cls or name in names:
             raise FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)
 
-    for name, method in (("__setattr__", refuse_set), ("__delattr__", refuse_deletion)):
+    for name, method in (("__setattr__", refuse_set), ("__delattr__", refuse_delete)):
         if name in own:
             raise TypeError(f"{cls.__name__} is frozen and has its own {name}")
         setattr(cls, name, method)

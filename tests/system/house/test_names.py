@@ -60,11 +60,13 @@ DOORS = {
 LOADED_BY_NAME = {
     "__init__.py": "the public names",
     "api/runtime/notebook_door.py": "the notebook is above the room that it shows",
+    "backends/ray/engine/environment_agent.py": "Ray's own agent is a file that belongs to no package",
     "bench/run_results.py": "pandas is no dependency: its absence has an error of its own",
     "cli/edited_lines.py": "readline is not everywhere, and loading it alone changes the terminal",
     "contracts/values/data_frames.py": "pandas is no dependency: its absence has an error of its own",
     "interpreter/import_guard.py": "the guard decides which module a name means",
     "models/local/llama_program.py": "llama.cpp is no dependency: the owner hears of its absence",
+    "models/providers/late_exports.py": "a library's own list names its modules",
     "models/providers/provider_model.py": "the provider that a user names brings its library",
     "notebook/figures.py": "matplotlib is of an extra: its absence has an error of its own",
     "sandbox/jobs/job_output.py": "pyte is of an extra, and has no types",

@@ -272,7 +272,7 @@ def _start(home: Path, options: RayOptions) -> ClusterInfo:
         _forget_authentication()
         ray.init(**build_init_arguments(home / engine_home.RAY_FOLDER, options.num_cpus))
         if is_closed():
-            engine_servers.skip_addons()
+            engine_servers.skip_serializers()
     return find_place(home)
 
 

@@ -296,7 +296,7 @@ def silence() -> Iterator[None]:
         yield
 
 
-def skip_addons() -> None:
+def skip_serializers() -> None:
     """Prepare Ray to pickle, without what it loads for tables and web servers: NumPy, PyArrow and Starlette.
 
     Only for a process of this package, which gives Ray nothing but bytes and plain values.
@@ -319,7 +319,7 @@ def _start_nothing(node: Any, **settings: Any) -> None:
 
 def _await_node(get_node: Any, gcs_address: str, node_id: str) -> Any:
     """Return a node's data once it is registered; after ``REGISTERED_S`` Ray decides how long to wait."""
-    make_options: Any = services._get_gcs_client_options  # noqa: SLF001 - there is no public way
+    make_options: Any = services._get_gcs_client_options  # noqa: SLF001 - Ray has no public one
     make_state: Any = ray_state.GlobalState
     state = make_state()
     state._initialize_global_state(make_options(gcs_address))  # noqa: SLF001 - as above

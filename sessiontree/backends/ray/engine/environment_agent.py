@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import importlib
 import json
 import os
 import select
@@ -46,7 +47,7 @@ _FAILED: Final = b"\x08\x01"
 _GUARD: Final = Path(__file__).parents[3] / "interpreter" / "import_guard.py"
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """A request that gets no answer but this status."""
 
 
@@ -97,7 +98,7 @@ def write_field(number: int, text: bytes) -> bytes:
     return bytes((*head, size)) + text
 
 
-def answer_plainly(path: str, body: bytes) -> bytes | None:
+def answer_here(path: str, body: bytes) -> bytes | None:
     """Return the answer to a request about an environment that names an interpreter alone; None = another."""
     if path == _LIST:
         return None
@@ -116,7 +117,7 @@ def answer_plainly(path: str, body: bytes) -> bytes | None:
     return write_field(3, json.dumps(context).encode())
 
 
-class RaysAgent:
+class RayAgent:
     """Ray's own agent, in this process: it is loaded with the first request that only it can answer.
 
     Args:
@@ -156,10 +157,10 @@ class RaysAgent:
 
         folder = Path(ray.__file__).parent / "_private" / "runtime_env" / "agent"
         sys.path[:0] = [str(folder), str(folder / "thirdparty_files")]
-        from runtime_env_agent import RuntimeEnvAgent  # type: ignore[import-not-found]  # a file, no package
+        agent = importlib.import_module("runtime_env_agent")
 
         options = self._options
-        return RuntimeEnvAgent(
+        return agent.RuntimeEnvAgent(
             runtime_env_dir=options["runtime_env_dir"],
             logging_params={
                 "logging_level": ray_constants.LOGGER_LEVEL.upper(),
@@ -188,7 +189,7 @@ def _close_imports(user_site: str) -> None:
     guard.close_imports(user_site)
 
 
-class Server:
+class EnvironmentServer:
     """Serves requests over HTTP, each in a thread of its own.
 
     Args:
@@ -196,7 +197,7 @@ class Server:
         rays: Answers what is not answered here.
     """
 
-    def __init__(self, token: str | None, rays: RaysAgent) -> None:
+    def __init__(self, token: str | None, rays: RayAgent) -> None:
         self._expected = None if token is None else f"Bearer {token}".encode()
         self._rays = rays
 
@@ -206,7 +207,7 @@ class Server:
             connection.settimeout(READ_S)
             try:
                 status, body = "200 OK", self._answer(*_receive(connection))
-            except Refused as refused:
+            except RefusedRequest as refused:
                 status, body = str(refused), b""
             except Exception as error:  # noqa: BLE001 - the raylet gets the reason
                 reason = f"{type(error).__name__}: {error}"
@@ -217,10 +218,10 @@ class Server:
     def _answer(self, path: str, headers: Mapping[str, bytes], body: bytes) -> bytes:
         given = headers.get("authorization") or headers.get("x-ray-authorization") or b""
         if self._expected is not None and not hmac.compare_digest(given, self._expected):
-            raise Refused("403 Forbidden")
+            raise RefusedRequest("403 Forbidden")
         if path not in _CALLS:
-            raise Refused("404 Not Found")
-        plain = answer_plainly(path, body)
+            raise RefusedRequest("404 Not Found")
+        plain = answer_here(path, body)
         return self._rays.answer(path, body) if plain is None else plain
 
 
@@ -242,7 +243,7 @@ def _receive(connection: socket.socket) -> tuple[str, dict[str, bytes], bytes]:
 def _read_more(connection: socket.socket, data: bytes) -> bytes:
     more = connection.recv(65536)
     if not more or len(data) + len(more) > MAX_BYTES:
-        raise Refused("400 Bad Request")
+        raise RefusedRequest("400 Bad Request")
     return more
 
 
@@ -263,7 +264,7 @@ def run(words: Sequence[str]) -> None:
     listener = socket.create_server((options["node_ip_address"], wanted))
     port = listener.getsockname()[1]
     has_token = os.environ.get("RAY_AUTH_MODE", "token") == "token"
-    server = Server(os.environ["RAY_AUTH_TOKEN"] if has_token else None, RaysAgent(options, port))
+    server = EnvironmentServer(os.environ["RAY_AUTH_TOKEN"] if has_token else None, RayAgent(options, port))
     place = Path(options["session_dir"]) / f"{PORT_FILE}{options['node_id']}"
     unfinished = place.with_name(f"{place.name}.new")
     unfinished.write_text(str(port), "ascii")

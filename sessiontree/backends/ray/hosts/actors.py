@@ -362,7 +362,7 @@ class GatewayActor(FrameActor[GatewayHost]):
         if settings.keys is not None:
             ask_for_keys_by(partial(fetch_key, settings.keys))
         if settings.libraries:
-            # Beside the loop, which serves meanwhile; an early question waits for the same modules.
+            # In a thread, so that the loop serves meanwhile; an early question waits for the same modules.
             Thread(target=_load_libraries, args=(settings.libraries,), name="libraries", daemon=True).start()
 
     async def hello(self) -> Hello:

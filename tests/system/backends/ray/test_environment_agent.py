@@ -16,9 +16,9 @@ from ray._private.runtime_env.context import RuntimeEnvContext
 from ray.core.generated import runtime_env_agent_pb2
 
 from sessiontree.backends.ray.engine.environment_agent import (
-    Server,
+    EnvironmentServer,
     accept,
-    answer_plainly,
+    answer_here,
     read_fields,
     read_options,
     write_field,
@@ -53,7 +53,7 @@ def ask_to_create(environment: dict[str, Any]) -> bytes:
 @pytest.mark.parametrize("words", ["python -I launcher.py", "long " * 5000, "päth", ""])
 def test_answer_is_the_one_of_rays_agent(words: str) -> None:
     """Its context names the interpreter's words and nothing else."""
-    data = answer_plainly(CREATE, ask_to_create({"py_executable": words}))
+    data = answer_here(CREATE, ask_to_create({"py_executable": words}))
     reply = MESSAGES.GetOrCreateRuntimeEnvReply()
     reply.ParseFromString(data)
     usual = RuntimeEnvContext(env_vars={}, py_executable=words)
@@ -64,14 +64,14 @@ def test_answer_is_the_one_of_rays_agent(words: str) -> None:
 def test_nothing_is_deleted_where_nothing_was_made() -> None:
     """The answer to the end of such an environment is empty, which means that all is well."""
     request = MESSAGES.DeleteRuntimeEnvIfPossibleRequest(serialized_runtime_env='{"py_executable": "p"}')
-    assert answer_plainly(DELETE, request.SerializeToString()) == b""
+    assert answer_here(DELETE, request.SerializeToString()) == b""
 
 
 @pytest.mark.parametrize("environment", [{"env_vars": {"A": "1"}}, {"py_executable": "p", "pip": ["x"]}])
 def test_other_environments_are_not_answered_here(environment: dict[str, Any]) -> None:
     """Nor are questions for a list."""
-    assert answer_plainly(CREATE, ask_to_create(environment)) is None
-    assert answer_plainly(LIST, b"") is None
+    assert answer_here(CREATE, ask_to_create(environment)) is None
+    assert answer_here(LIST, b"") is None
 
 
 @pytest.mark.parametrize("data", [b"\x0a", b"\x0a\x05ab", b"\x8a", b"\x09\x01"])
@@ -87,7 +87,7 @@ def test_field_of_any_size_is_read_back() -> None:
         assert read_fields(write_field(3, b"x" * size)) == {3: b"x" * size}
 
 
-def send(server: Server, request: bytes) -> tuple[int, bytes]:
+def send(server: EnvironmentServer, request: bytes) -> tuple[int, bytes]:
     """Return the status and the body of the answer to a request."""
     ours, theirs = socket.socketpair()
     serving = threading.Thread(target=server.serve, args=(theirs,))
@@ -123,13 +123,13 @@ PLAIN = ask_to_create({"py_executable": "p"})
 )
 def test_only_who_has_the_token_is_answered(headers: tuple[str, ...], status: int) -> None:
     """Another user of the machine reaches the port, too."""
-    server = Server("word", Rays())  # type: ignore[arg-type]
+    server = EnvironmentServer("word", Rays())  # type: ignore[arg-type]
     assert send(server, write_request(CREATE, PLAIN, *headers))[0] == status
 
 
 def test_each_request_gets_an_answer() -> None:
     """One that is not known, cut off or damaged fails, and the agent goes on."""
-    server = Server(None, Rays())  # type: ignore[arg-type]
+    server = EnvironmentServer(None, Rays())  # type: ignore[arg-type]
     assert send(server, write_request("/other", b""))[0] == 404
     assert send(server, b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab")[0] == 400
     status, body = send(server, write_request(CREATE, b"\x0a"))
