@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sessiontree import ConfigError, SessionTree
+from sessiontree.api.runtime.ray_door import begin_backend_early
 from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.chat import PURPOSE as CHAT
 from sessiontree.cli.configured_tree import find_app, load_configuration
@@ -79,6 +80,7 @@ def resume(  # noqa: PLR0913 - each option is a parameter
     progress = RichScreen(sys.stderr, is_quiet=quiet)
     task_run = TaskRun(screen, progress, place, as_json=False, known_seq=last_seq, config=config)
     app = find_app(load_configuration(config, Path(left.workspace)), left.model, model)
+    begin_backend_early(backend)
 
     async def open_tree() -> SessionTree:
         channel = make_terminal_channel(progress, False)
