@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from sessiontree.contracts.errors import ConfigError, JournalError, SessionTreeError
 from sessiontree.contracts.values.jsonable import parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.control.call_codec import SocketAnswer, answer_from_wire, encode_arguments
 from sessiontree.control.protocol import (
     MAX_LINE_BYTES,

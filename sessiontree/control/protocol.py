@@ -23,6 +23,7 @@ from sessiontree.contracts import errors
 from sessiontree.contracts.errors import JournalError, SessionTreeError, describe_error
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.values.jsonable import dump_json, parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.control.call_codec import SocketAnswer, dump_wire
 from sessiontree.journal.tables import write_error
 from sessiontree.runtime.transport.socket_files import listen_at, open_connection_to

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Final, TextIO, TypeAlias
 
 from sessiontree.contracts.errors import JournalTooNew
 from sessiontree.contracts.values.jsonable import JsonValue, dump_json, parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.blobs import sync_directory
 from sessiontree.journal.record import JournalRecord, TreeRow, Verification
 from sessiontree.journal.segment import DamageError

@@ -21,6 +21,7 @@ from dataclasses import field
 from typing import TypeAlias
 
 from sessiontree.contracts.values.jsonable import dump_json, parse_json, quote
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.record import Packed
 
 Span: TypeAlias = tuple[str, int, int, int]

@@ -24,6 +24,7 @@ from sessiontree.contracts.values.memory import (
     NewRecord,
     Source,
 )
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.memory.mirror.table_cache import TableCache
 from sessiontree.memory.place import DurableFolder, StoreLock
 from sessiontree.memory.tables import Vectors, to_table

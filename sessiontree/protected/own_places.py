@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from sessiontree.contracts.values.jsonable import parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.protected.named_modules import find_named_places
 
 PARTS_OF_A_PREFIX: Final = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "share")

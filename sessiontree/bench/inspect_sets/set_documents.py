@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sessiontree import ConfigError
 from sessiontree.contracts.values.jsonable import parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 CAPTURE: Final = "INSPECT_EVAL_SET_CAPTURE"
 """Names the file to which a definition writes what it would run; it runs nothing then."""

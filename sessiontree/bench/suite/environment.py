@@ -35,6 +35,7 @@ from platformdirs import user_cache_path
 from sessiontree.api.runtime.paths import make_absolute
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.values.jsonable import parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 LOCKS: Final = Path(__file__).parents[1] / "suites" / "locks"
 """Locks of the suites that come with this package."""

@@ -14,6 +14,7 @@ from sessiontree import ConfigError, SessionTreeError
 from sessiontree.bench.suite.suite import Sample, SuiteDefinition
 from sessiontree.contracts.settings.given_values import Edge, Instance
 from sessiontree.contracts.values.jsonable import parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MEMBERS: Final = ("id", "input", "target", "metadata", "files")
 _ROW: Final = Edge[Mapping[str, Any]](

@@ -37,9 +37,9 @@ class Opened:
     model: str
     compaction_model: str = declare_sparse("")
     """Name of the model that writes its summaries; empty = ``model``."""
-    task: MessageReceived | None = declare_held()  # noqa: RUF009 - a declaration
+    task: MessageReceived | None = declare_held()
     """The message with its task."""
-    turn: TurnStarted | None = declare_held()  # noqa: RUF009 - a declaration
+    turn: TurnStarted | None = declare_held()
     """The turn that takes that message."""
 
 
@@ -81,7 +81,7 @@ class MessageReceived:
     """On whose behalf it was sent; empty = the creating program's."""
     settings: ModelSettings | None = declare_sparse(None)
     """Model settings from the turn that takes the message until the run ends; None = the usual ones."""
-    turn: TurnStarted | None = declare_held()  # noqa: RUF009 - a declaration
+    turn: TurnStarted | None = declare_held()
     """The turn that it starts at once, in the journal."""
 
 
@@ -111,7 +111,7 @@ class TurnReplied:
 
     turn: int
     message: AssistantMessage
-    finished: RunFinished | None = declare_held()  # noqa: RUF009 - a declaration
+    finished: RunFinished | None = declare_held()
     """The end of the run whose final message it is, in the journal."""
     context_tokens: int | None = declare_sparse(None)
     """Size of the model's context, if the results of several calls share what is left of it."""
@@ -367,7 +367,7 @@ class CallResolved:
     """Whether the text of a program's answer is the JSON text of the tool's output."""
     untrusted: bool = declare_sparse(False)
     """Whether a program's answer is text from outside."""
-    turn: TurnStarted | None = declare_held()  # noqa: RUF009 - a declaration
+    turn: TurnStarted | None = declare_held()
     """The turn that starts because the reply's last call has its result, in the journal."""
 
 

@@ -133,9 +133,9 @@ class SessionEnded:
     at_ms: int
     forced: bool
     """Whether it was ended without wrapping up."""
-    charged: UsageCharged | None = declare_held(before=True)  # noqa: RUF009 - a declaration
+    charged: UsageCharged | None = declare_held(before=True)
     """Its last charge, immediately before, in the journal."""
-    report: Posted | None = declare_held()  # noqa: RUF009 - a declaration
+    report: Posted | None = declare_held()
     """Its result on the way to its parent, in the journal."""
 
 

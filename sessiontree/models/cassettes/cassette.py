@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.values.jsonable import dump_readable, parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 VERSION: Final = 1
 """Version of the form of a cassette that this release reads and writes."""

@@ -28,6 +28,7 @@ from weakref import WeakSet
 
 from sessiontree.contracts.errors import ConfigError, ModelError
 from sessiontree.contracts.values.jsonable import parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.interpreter.import_guard import build_command
 
 PROGRAM: Final = Path(__file__).resolve().with_name("llama_program.py")

@@ -20,6 +20,7 @@ from pydantic import AfterValidator
 
 from sessiontree.contracts.errors import PermissionDenied, SessionTreeError, describe_error
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])

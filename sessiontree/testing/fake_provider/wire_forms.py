@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 from sessiontree.contracts.values.jsonable import parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.testing.fake_provider.fake_reply import FakeUsage, SignedReply
 
 WireEvent: TypeAlias = tuple[str, Mapping[str, Any] | str]

@@ -28,6 +28,7 @@ from sessiontree.backends.ray.engine.program_copy import read_files
 from sessiontree.backends.ray.hosts.node_agent import AgentPlan, NodeAgent, NodeFacts
 from sessiontree.contracts.errors import ConfigError, describe_error
 from sessiontree.contracts.settings.placement import Placement, Placements
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.runtime.scheduling.settings import OBSERVING, list_placed_pools
 from sessiontree.sandbox import launcher
 

@@ -44,6 +44,7 @@ from sessiontree.contracts.settings.given_values import (
     check_options,
 )
 from sessiontree.contracts.values.jsonable import parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.journal.file_systems import LOCAL, detect_file_system, find_network_fault
 
 CONFIG: Final = "config.json"

@@ -14,6 +14,7 @@ from pydantic import Field
 from sessiontree import ConfigError
 from sessiontree.contracts.settings.given_values import Give, TimeLimit, Toggle, check_names, take_members
 from sessiontree.contracts.values.jsonable import parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 
 MAX_CONCURRENCY: Final = 100_000
 Concurrency = Annotated[

@@ -33,6 +33,7 @@ from sessiontree.contracts.recorded.programs import (
 )
 from sessiontree.contracts.recorded.results import ToolResult, make_error_message, read_error_words
 from sessiontree.contracts.values.jsonable import JsonValue, compute_digest, parse_json
+from sessiontree.contracts.values.quick_dataclass import dataclass
 from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.dispatch.results import ImmediateOutcome, make_result_message, mark_foreign
 from sessiontree.programs.found import find_interpreter
