@@ -23,7 +23,7 @@ from typing import Final
 from sessiontree.contracts.errors import ToolError
 from sessiontree.contracts.handles.ports import Written
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.protected import OwnPlaces, find_protected_places
+from sessiontree.protected import OwnPlaces, ProtectedPlaces, find_protected_places
 from sessiontree.workspace.reader import WorkspaceReader
 from sessiontree.workspace.resolver import Resolver, WorkspacePath
 from sessiontree.workspace.root import (
@@ -156,7 +156,7 @@ class WorkspaceWriter:
         ConfigError: the root is missing or not a directory, or a hidden path is relative or holds the root.
     """
 
-    __slots__ = ("_allowed", "_last_look", "_protected", "_root")
+    __slots__ = ("_allowed", "_last_look", "_own", "_places", "_root")
 
     def __init__(
         self,
@@ -168,8 +168,16 @@ class WorkspaceWriter:
     ) -> None:
         self._root = WorkspaceRoot(root, hidden, resolver)
         self._last_look = threading.Lock()
-        self._protected = find_protected_places(self._root.path, own or OwnPlaces())
+        self._own = own or OwnPlaces()
+        self._places: ProtectedPlaces | None = None
         self._allowed: frozenset[str] | None = frozenset()
+
+    @property
+    def _protected(self) -> ProtectedPlaces:
+        """The protected places, found before the first change: most sessions change nothing by a writer."""
+        if self._places is None:
+            self._places = find_protected_places(self._root.path, self._own)
+        return self._places
 
     @property
     def root(self) -> str:
