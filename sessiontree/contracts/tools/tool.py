@@ -370,10 +370,12 @@ class _ToolMembers(TypedDict, total=False):
 
 _CHECKED: Final[WeakKeyDictionary[type[Tool[Any]], tuple[object, ...]]] = WeakKeyDictionary()
 """Classes of tools that passed the check, each with the members that it had then."""
-_read_members: Final = operator.attrgetter(
+_DECLARED: Final = (
     *("execute", "name", "description", "kinds", "tier", "idempotent", "command_in"),
     *sorted(_ToolMembers.__optional_keys__ - {"description", "Params"}),
 )
+_CHECKED_MEMBERS: Final = frozenset({*_DECLARED, "Params", "parameters"})
+_read_members: Final = operator.attrgetter(*_DECLARED)
 """Returns what a class declares, without ``Params`` or the schema that stands for them."""
 
 
@@ -396,7 +398,8 @@ def check_tool(tool: Tool[Any]) -> None:
     except AttributeError:  # it declares too little
         _check_members(tool)
         return
-    has_own = getattr(tool, "__dict__", None) != {}  # such an instance may differ from the next of its class
+    # An instance with such a member of its own may differ from the next one of its class.
+    has_own = not _CHECKED_MEMBERS.isdisjoint(getattr(tool, "__dict__", ()))
     before = _CHECKED.get(kind)
     if not has_own and before is not None and all(map(operator.is_, before, members)):
         return
