@@ -43,6 +43,7 @@ from sessiontree.contracts.settings.settings import (
     Budget,
     Limits,
     MessagePolicy,
+    get_defaults,
     suggest_names,
     suggest_nearest,
 )
@@ -138,7 +139,7 @@ def build_tree_config(  # noqa: PLR0913 - one value for each thing a tree is mad
         rules_number=RULES,
         created_at_ms=read_machine_ms(),
         model=model_name,
-        limits=limits or Limits(),
+        limits=limits or get_defaults(Limits),
         mode=choose_mode(approvals),
         rules=rules,
         smart_rules=tuple(smart_rules),
@@ -193,7 +194,7 @@ def load_policy(given: PolicyLike) -> PolicyConfig:
         ConfigError: the policy is not valid, or the file can't be read; names the member.
     """
     if given is None:
-        return PolicyConfig()
+        return get_defaults(PolicyConfig)
     if isinstance(given, PolicyConfig):
         return given
     text, form = _read(Path(given), "policy")
@@ -459,14 +460,15 @@ def collect_message_policies(
     Raises:
         ConfigError: the channel's is not a MessagePolicy, or names an agent that the tree does not have.
     """
-    said = get_channel_members(channel).get("message_policy") or MessagePolicy()
+    no_limits = get_defaults(MessagePolicy)
+    said = get_channel_members(channel).get("message_policy") or no_limits
     for name in said.agents or ():
         if name not in agents:
             raise ConfigError(
                 "a channel's message_policy: the tree has no agent of the name "
                 f"{name!r}{suggest_nearest(name, agents)}"
             )
-    return tuple(each for each in (policy.messages, said) if each != MessagePolicy())
+    return tuple(each for each in (policy.messages, said) if each != no_limits)
 
 
 def collect_agents(
@@ -480,7 +482,7 @@ def collect_agents(
     Raises:
         ConfigError: one comes from a file below ``root``, the workspace; or Main's is missing.
     """
-    given = {"default": AgentSpec(), **(agents or {})}
+    given = {"default": get_defaults(AgentSpec), **(agents or {})}
     check_not_inside(given, root)
     if main not in given:
         raise ConfigError(f"agent: no agent is named {main!r}; {suggest_names(main, given)}")

@@ -6,7 +6,9 @@ import hashlib
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from platformdirs import user_config_path, user_state_path
 
@@ -97,20 +99,30 @@ def list_owner_folders(workspace: Path) -> tuple[Path, ...]:
     A home directory as a workspace holds them. Sessions must neither read nor write there. A folder that is
     reached through a link is left out: what a link leads to can be changed by whoever may change the link.
     """
-    root = workspace.resolve()
-    folders = (get_config_folder(), user_state_path("sessiontree", appauthor=False))
-    spelled = [_respell(each, workspace, root) for each in folders]
-    return tuple(
-        path
-        for folder, path in zip(folders, spelled, strict=True)
-        if path != root and path.is_relative_to(root) and folder.resolve() == path
-    )
+    # As text: each tree asks, and nearly always neither folder is beneath its workspace.
+    root = os.path.realpath(workspace)
+    found = []
+    for folder in _find_owner_folders(*map(os.environ.get, _FOLDER_VARIABLES)):
+        path = os.path.abspath(folder)  # noqa: PTH100 - only the links of the workspace's own path count
+        if _is_below(path, str(workspace)):
+            path = root.rstrip("/") + path[len(str(workspace).rstrip("/")) :]
+        if _is_below(path, root) and os.path.realpath(folder) == path:
+            found.append(Path(path))
+    return tuple(found)
 
 
-def _respell(folder: Path, workspace: Path, root: Path) -> Path:
-    """Return a folder's path with only the links of the workspace's own path resolved."""
-    path = Path(os.path.normpath(folder.absolute()))
-    return root / path.relative_to(workspace) if path.is_relative_to(workspace) else path
+_FOLDER_VARIABLES: Final = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
+"""The variables by which a user moves these folders."""
+
+
+@lru_cache(maxsize=4)
+def _find_owner_folders(*_: str | None) -> tuple[Path, Path]:
+    """Return the folders of configuration and state; the arguments are the values of the variables."""
+    return get_config_folder(), user_state_path("sessiontree", appauthor=False)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path != folder and path.startswith(folder.rstrip("/") + "/")
 
 
 def make_folders(folders: Iterable[Path]) -> None:

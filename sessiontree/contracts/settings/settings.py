@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Collection, Iterable
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -158,6 +158,18 @@ def _shorten(value: object) -> str:
     except Exception:  # noqa: BLE001 - an author's own class
         text = f"<{type(value).__name__} that can't be shown>"
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+
+
+S = TypeVar("S", bound=StrictSettings)
+_DEFAULTS: Final[dict[type[StrictSettings], StrictSettings]] = {}
+
+
+def get_defaults(kind: type[S]) -> S:
+    """Return settings that are all at their defaults: one object for all, since settings never change."""
+    made = _DEFAULTS.get(kind)
+    if made is None:
+        made = _DEFAULTS[kind] = kind()
+    return cast("S", made)
 
 
 class Limits(StrictSettings):

@@ -55,6 +55,7 @@ from sessiontree.contracts.recorded.capabilities import BROWSER, SPEECH, VISION
 from sessiontree.contracts.recorded.child_workspaces import ChildChanges, ChildWorkspaces
 from sessiontree.contracts.recorded.cron import Cron, CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.settings.settings import get_defaults
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.contracts.values.jsonable import JsonValue
@@ -114,7 +115,9 @@ def make_policy_row(
 def read_journaled_policy(config: TreeConfig) -> tuple[PolicyConfig, str]:
     """Return a journaled tree's policy and group; entries without a match are no longer an error."""
     if config.policy is None:
-        return PolicyConfig(), ""
+        return get_defaults(PolicyConfig), ""
+    if not config.policy.config:
+        return get_defaults(PolicyConfig), config.policy.group
     return PolicyConfig.model_validate({**config.policy.config, "strict": False}), config.policy.group
 
 
