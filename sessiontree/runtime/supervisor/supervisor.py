@@ -160,10 +160,13 @@ class Supervisor:
         agents: Mapping[str, AgentConfig],
     ) -> TreeController:
         """Create a tree; durable when this returns."""
-        await self.journal.create_tree(config.tree_id, to_wire(config))
+        created = self.journal.create_tree(config.tree_id, to_wire(config))
         controller = self._make_controller(config, make_initial_tree(), agents, config.created_at_ms)
         opened = tree_stimuli.TreeOpened(controller.now_ms(), config)
-        await controller.settle(opened, "created")
+        # Its first facts are appended before it is awaited, so that one commit may hold both.
+        controller.stimulate(opened, "created")
+        await created
+        await controller.wait_until_durable()
         return controller
 
     async def wait_until_written(self, tree_id: str) -> None:
@@ -199,6 +202,7 @@ class Supervisor:
             config, state, agents, max([last_ms, *(record.at_ms for record in newest)])
         )
         controller.inbox_notifier.notified_seq = last_seq
+        controller.inbox_notifier.holds_news = True  # what is among its earlier facts was not looked at
         journaled = set(self.journal.sessions(tree_id))
         for session in [name for name, node in state.sessions.items() if node.is_live]:
             live = controller.ensure_live_session(session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sessiontree.contracts.facts.tree_facts import (
@@ -57,42 +57,46 @@ class FactAnswers(FactApi):
         self, tree_id: str, after_seq: int, wait_s: float
     ) -> tuple[int, list[InboxEvent]]:
         """Return the last fact's number, and what facts after a number mean to an inbox."""
-        records = await self._read_news(tree_id, after_seq, wait_s)
+        last_seq, records = await self._read_news(tree_id, after_seq, wait_s)
         controller = self._supervisor.tree(tree_id)
         # Race: there may be several readers; the first takes the reports, without an await in between.
         raised = list(controller.inbox_notifier.reports)
         controller.inbox_notifier.reports.clear()
-        if not records:
-            return after_seq, [*raised]
-        return records[-1].seq, [*raised, *collect_inbox_events(records, controller.state)]
+        return last_seq, [*raised, *collect_inbox_events(records, controller.state)]
 
     async def last_seq(self, tree_id: str) -> int:
         """Return the number of a tree's newest fact."""
         return self._supervisor.journal.last_seq(tree_id)
 
-    async def _read_news(self, tree_id: str, after_seq: int, wait_s: float) -> list[JournalRecord]:
-        """Return the tree's own durable facts after a number, waiting for one that an inbox acts on.
+    async def _read_news(
+        self, tree_id: str, after_seq: int, wait_s: float
+    ) -> tuple[int, Sequence[JournalRecord]]:
+        """Return the last fact's number, and the tree's own durable facts that an inbox may show.
+
+        It waits for a fact after ``after_seq`` that an inbox acts on.
 
         Raises:
             SessionTreeError: the tree can't go on in this process, so no fact will follow.
         """
         controller = self._supervisor.tree(tree_id)
+        notifier = controller.inbox_notifier
         try:
             async with asyncio.timeout(wait_s):
                 # Race: a fact can become durable while this runs; so the notifier only wakes, and the
                 # number of its newest fact is compared again each time.
                 while True:
-                    if controller.inbox_notifier.notified_seq > after_seq:
+                    if notifier.notified_seq > after_seq:
+                        if not notifier.holds_news:  # only the tree's end: nothing has to be read
+                            return notifier.notified_seq, ()
                         records = self._supervisor.journal.read_session(tree_id, "", after_seq=after_seq)
                         if records:
-                            return records
-                    if controller.inbox_notifier.reports:
-                        return []
+                            return records[-1].seq, records
+                    if notifier.reports:
+                        return after_seq, ()
                     controller.check_open()
-                    await controller.inbox_notifier.wait()
+                    await notifier.wait()
         except TimeoutError:
-            return []
-        return self._supervisor.journal.read_session(tree_id, "", after_seq=after_seq)
+            return after_seq, ()
 
 
 async def read_durable(

@@ -34,6 +34,8 @@ class InboxNotifier:
     def __init__(self, shown: Iterable[str]) -> None:
         self.notified_seq = 0
         """Number of the newest fact that an inbox acts on."""
+        self.holds_news = False
+        """Whether there may be a fact that an inbox shows; else it only learns that the tree has ended."""
         self.reports: deque[CodeRaised] = deque(maxlen=MAX_REPORTS)
         """What code of the program's author raised; the next reader takes it."""
         self._shown = set(shown)
@@ -47,6 +49,15 @@ class InboxNotifier:
         return any(found)
 
     def _take_fact(self, fact: TreeFact) -> bool:
+        if isinstance(fact, SessionEnded):
+            is_last = fact.session == "main"  # the reader then learns that the tree has ended
+            self._is_urgent = self._is_urgent or is_last
+            return is_last
+        acts = self._is_shown(fact)
+        self.holds_news = self.holds_news or acts
+        return acts
+
+    def _is_shown(self, fact: TreeFact) -> bool:
         if isinstance(fact, ApprovalWaiting) and fact.how == "show":
             self._shown.add(fact.request_id)
             self._is_urgent = True
@@ -56,10 +67,7 @@ class InboxNotifier:
             return True
         if isinstance(fact, ClientCallEnded):
             return True
-        is_last = (
-            isinstance(fact, SessionEnded) and fact.session == "main"
-        )  # the reader then learns that the tree has ended
-        told = is_last or isinstance(fact, ChannelSaid | ClientCallOpened)
+        told = isinstance(fact, ChannelSaid | ClientCallOpened)
         self._is_urgent = self._is_urgent or told
         return told
 
