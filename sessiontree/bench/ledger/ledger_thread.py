@@ -21,6 +21,8 @@ _Piece = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any] | None"
 """A piece of work, and who waits for its value; None = nobody does."""
 _ITS_OWN: Final = (sqlite3.ProgrammingError, sqlite3.DataError, sqlite3.InterfaceError)
 """Errors of SQLite about a value, not about the file."""
+NOTE_S: Final = 0.05
+"""How long a piece of work for which nobody waits may be held, in seconds."""
 _Done = tuple["asyncio.Future[Any] | None", Any, "BaseException | None"]
 
 
@@ -134,9 +136,17 @@ class LedgerThread:
         except queue.Empty:
             return []
         # All that is ready goes into one transaction: a commit waits for the disk, however little is in it.
-        while not self._work.empty():
-            batch.append(self._work.get())
-        return batch
+        # What nobody waits for is held for a moment, because most likely something follows that pays for it.
+        until = time.monotonic() + NOTE_S
+        while True:
+            while not self._work.empty():
+                batch.append(self._work.get())
+            if any(piece is None or piece[1] is not None for piece in batch):
+                return batch
+            try:
+                batch.append(self._work.get(timeout=max(0.0, until - time.monotonic())))
+            except queue.Empty:
+                return batch
 
     def _commit(self, db: sqlite3.Connection, batch: Sequence[_Piece]) -> list[_Done]:
         """Run a batch in one transaction; return the value or the error of each piece of work."""

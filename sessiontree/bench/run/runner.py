@@ -25,6 +25,7 @@ from sessiontree.bench.ledger.ledger_rules import BEAT_S, CostCap, HeartbeatMoni
 from sessiontree.bench.results.recorded_run import LEDGER
 from sessiontree.bench.run.attempts.attempt import AttemptLost, AttemptRun, walk_causes
 from sessiontree.bench.run.attempts.sample_clock import LoopWatch
+from sessiontree.bench.run.garbage import COLLECTIONS
 from sessiontree.bench.run.place.error_limit import ErrorLimit
 from sessiontree.bench.run.place.progress import build_bench_command
 from sessiontree.bench.run.place.run_place import WORKSPACES, RunOptions, RunPlace
@@ -72,7 +73,8 @@ async def run_suite(suite: SuiteDefinition, run_dir: str | Path, options: Mappin
         command = RunCommand(place, ledger, name)
         await command.begin(had_config=had_config)
         try:
-            await _Driver(place, ledger, command, name).run()
+            with COLLECTIONS.hold():
+                await _Driver(place, ledger, command, name).run()
         except BaseExceptionGroup as group:
             raise _choose_error(group) from None
         finally:
@@ -477,11 +479,22 @@ class _Driver:
 
 async def _remove(workspace: Path) -> None:
     """Remove a workspace; one that can't be removed is left, and never ends a run."""
+    if _remove_empty(workspace):  # which needs no thread
+        return
     try:
         await asyncio.to_thread(remove_tree, workspace)
     except Exception as error:  # noqa: BLE001 - whatever a tool has left there
         said = to_plain_text(describe_error(error))
         _LOG.warning("the workspace %r is left, because it can't be removed: %s", str(workspace), said)
+
+
+def _remove_empty(workspace: Path) -> bool:
+    """Remove a workspace if it is empty; return whether it is removed."""
+    try:
+        workspace.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 def _choose_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -43,7 +43,7 @@ from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.ledger.ledger_rules import Ending
 from sessiontree.bench.ledger.ledger_tables import AttemptResult
 from sessiontree.bench.results.run_facts import RunFacts, keep_facts
-from sessiontree.bench.run.attempts.own_code import GRACE_S, call_own, run_own
+from sessiontree.bench.run.attempts.own_code import GRACE_S, await_own, call_own, run_own
 from sessiontree.bench.run.attempts.sample_clock import LoopWatch, SampleClock
 from sessiontree.bench.run.attempts.tree_faults import TreeFaults, find_faults, find_last_words
 from sessiontree.bench.run.place.run_place import WORKSPACES, RunPlace, build_no_model_error
@@ -182,7 +182,8 @@ class AttemptRun:
             run_dir=place.path,
         )
         clock = self._start_clock(None)
-        asked = await run_own(partial(self._build_options, attempt), clock, self._grace_s)
+        build = partial(self._build_options, attempt)
+        asked = await (run_own(build, clock, self._grace_s) if self._asks_suite() else await_own(build))
         if asked.is_late or asked.error is not None or asked.value is None:
             # First: code that blocks the loop makes other samples late, which must not count against them.
             self._check_stall(clock)
@@ -372,6 +373,12 @@ class AttemptRun:
             if isinstance(model, str) and model in suite.models:
                 model = suite.models[model](attempt)
         return options, model
+
+    def _asks_suite(self) -> bool:
+        """Whether code of the suite says what the tree is made of: it may take any time."""
+        suite, model = self._place.suite, self._place.model
+        names_one = isinstance(model, str) and model in suite.models
+        return names_one or callable(suite.tree) or callable(suite.sandbox)
 
     def _limit_budget(self, budget: Budget | None) -> Budget | None:
         """Return a budget that spends no more than the run has reserved."""

@@ -9,6 +9,8 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import os
+import queue
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -21,6 +23,8 @@ from sessiontree.contracts.values.quick_dataclass import dataclass
 T = TypeVar("T")
 GRACE_S: Final = 10.0
 """How long code may take to end after it was asked to."""
+IDLE_S: Final = 5.0
+"""How long a thread without work waits for more, in seconds."""
 _LOG = logging.getLogger("sessiontree")
 
 
@@ -55,7 +59,7 @@ async def run_own(work: Callable[[], Coroutine[Any, Any, T]], clock: Clock, grac
         KeyboardInterrupt: the user ends the program.
         ConfigError: the code says that the run can't go on.
     """
-    task = asyncio.get_running_loop().create_task(_await_own(work))
+    task = asyncio.get_running_loop().create_task(await_own(work))
     try:
         while True:
             # Asked again after each wait: the time stops while the tree waits, so the first answer may have
@@ -79,7 +83,12 @@ async def run_own(work: Callable[[], Coroutine[Any, Any, T]], clock: Clock, grac
     return ended
 
 
-async def _await_own(work: Callable[[], Coroutine[Any, Any, T]]) -> OwnEnd[T]:
+async def await_own(work: Callable[[], Coroutine[Any, Any, T]]) -> OwnEnd[T]:
+    """Run code in this task; whatever it raises is its end, even a cancellation.
+
+    Raises:
+        KeyboardInterrupt, ConfigError: as :func:`run_own`.
+    """
     try:
         return OwnEnd(await work())  # made here: a task that is cancelled early leaves none behind
     except (KeyboardInterrupt, GeneratorExit):
@@ -133,7 +142,7 @@ async def call_own(function: Callable[..., T | Awaitable[T]], argument: object) 
 async def _run_in_thread(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
-    # Code in the thread must see the attempt's variables, which a new thread would not have.
+    # Code in the thread must see the attempt's variables, which another thread would not have.
     context = contextvars.copy_context()
 
     def settle(value: T | None, error: BaseException | None) -> None:
@@ -145,17 +154,66 @@ async def _run_in_thread(work: Callable[[], T]) -> T:
         else:
             done.set_result(value)  # type: ignore[arg-type]  # it is the value of the work
 
-    def run() -> None:
+    def run() -> Callable[[], None]:
         try:
             value, error = context.run(work), None
         except BaseException as raised:  # noqa: BLE001 - raised again by whoever waits
             value, error = None, raised
+        return partial(report, value, error)
+
+    def report(value: T | None, error: BaseException | None) -> None:
         # The thread may outlive the run: it was given up and ends when it likes.
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, error)
 
-    threading.Thread(target=run, name="sessiontree-suite-code", daemon=True).start()
+    _THREADS.run(run)
     return await done
+
+
+_Work = Callable[[], Callable[[], None]]
+"""Work for a thread; it raises nothing, and returns how its end is reported."""
+
+
+class _CodeThreads:
+    """Threads for code of suites: one that is free is used again, and one that does not end blocks nobody.
+
+    They are daemons, so code that was given up does not keep the process alive.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[queue.SimpleQueue[_Work]] = []
+        """The inputs of the threads that wait for work, of which the last one waits for the shortest time."""
+        os.register_at_fork(after_in_child=self._free.clear)  # the threads stay in the parent
+
+    def run(self, work: _Work) -> None:
+        """Run work in a thread that does nothing else meanwhile."""
+        try:
+            given = self._free.pop()  # at once: other loops may take one in this moment
+        except IndexError:
+            given = queue.SimpleQueue()
+            threading.Thread(
+                target=self._serve, args=(given,), name="sessiontree-suite-code", daemon=True
+            ).start()
+        given.put(work)
+
+    def _serve(self, given: queue.SimpleQueue[_Work]) -> None:
+        """Work until nothing has come for a while."""
+        while True:
+            try:
+                work = given.get(timeout=IDLE_S)
+            except queue.Empty:
+                try:
+                    self._free.remove(given)
+                except ValueError:  # Race: it was taken in this moment, and its work is on the way
+                    continue
+                return
+            report = work()
+            self._free.append(given)  # before the report, so that what follows it finds this thread
+            report()
+            del work, report  # nothing of an attempt is kept alive while the thread waits
+
+
+_THREADS: Final = _CodeThreads()
 
 
 def _make_portable(error: BaseException) -> BaseException:

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from sessiontree import ConfigError, JournalError
+from sessiontree.bench.ledger import ledger_thread
 from sessiontree.bench.ledger.leases import CostCapReached, Leased, SampleLease, Tally
 from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.ledger.ledger_rules import CostCap, Ending
@@ -258,6 +260,29 @@ async def test_another_run_is_not_entered(tmp_path: Path) -> None:
         assert (await ledger.lease(1, 1)).leases
         assert (await ledger.prepare({"suite": "t"}, ["x"], 1, RETRIES))["suite"] == "s"
         assert (await ledger.tally(1)).total == 1
+
+
+async def test_note_joins_the_next_transaction_and_waits_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A note costs no transaction where something follows, and is written soon where nothing does."""
+    said: list[str] = []
+    written = threading.Event()
+    async with opened(tmp_path, "p") as ledger:
+        (lease,) = (await ledger.lease(1, 1)).leases
+        await ledger.do(lambda db: db.set_trace_callback(said.append))
+        with monkeypatch.context() as changed:
+            changed.setattr(ledger_thread, "NOTE_S", 60.0)
+            ledger.note_tree(lease, "t1")
+            while not ledger._thread._work.empty():  # until the thread has taken it
+                await asyncio.sleep(0)
+            found = await ledger.do(lambda db: db.execute("SELECT tree_id FROM attempts").fetchall())
+        assert found == [("t1",)]
+        assert said.count("BEGIN IMMEDIATE") == 1
+        await ledger.do(lambda db: db.set_trace_callback(lambda text: text == "COMMIT" and written.set()))
+        written.clear()
+        ledger.note_tree(lease, "t2")
+        assert await asyncio.to_thread(written.wait, 60.0)
 
 
 async def ended_attempt(ledger: Ledger, how: str) -> None:

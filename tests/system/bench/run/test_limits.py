@@ -183,6 +183,25 @@ async def test_plain_functions_may_block(tmp_path: Path) -> None:
     assert running[1] > 1
 
 
+async def test_thread_of_code_that_returned_serves_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that still runs is left alone, and a thread for which nothing comes ends."""
+    monkeypatch.setattr(own_code, "_THREADS", own_code._CodeThreads())
+    monkeypatch.setattr(own_code, "IDLE_S", 3600.0)
+    let_go = threading.Event()
+    stays = asyncio.create_task(own_code.call_own(lambda _: let_go.wait(), None))
+    await asyncio.sleep(0)
+    threads = {await own_code.call_own(lambda _: threading.current_thread(), None) for _ in range(9)}
+    assert len(threads) == 1
+    monkeypatch.setattr(own_code, "IDLE_S", 0.0)
+    assert await own_code.call_own(lambda _: threading.current_thread(), None) in threads
+    (thread,) = threads
+    await asyncio.to_thread(thread.join, 60.0)
+    assert not thread.is_alive()
+    assert await own_code.call_own(lambda given: given, 7) == 7
+    let_go.set()
+    assert await stays
+
+
 async def test_late_return_after_the_cancellation_is_late(tmp_path: Path) -> None:
     """A solver that swallows its cancellation and answers: the answer is scored, the status stays."""
 

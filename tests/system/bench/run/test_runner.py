@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +28,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.bench import Attempt, Sample, Score
+from sessiontree.bench.run.garbage import COLLECTIONS, YOUNG
 from tests.system.bench.suite_fixtures import ECHO, Heard, ended, exact, rows, samples, solve, suite
 
 LOCAL: dict[str, Any] = {"backend": "local"}
@@ -49,6 +51,23 @@ async def test_every_sample_is_scored_once(tmp_path: Path, count: int) -> None:
     assert (await ended(suite(count, epochs=2), tmp_path / "run", heard=again, **LOCAL)).scored == both
     assert again.results == []
     assert list((tmp_path / "run" / "workspaces").iterdir()) == []
+
+
+async def test_garbage_is_looked_for_less_often_during_a_run(tmp_path: Path) -> None:
+    """The last of the runs at a time puts back what was in force before the first."""
+    before = gc.get_threshold()
+    seen: list[tuple[int, int, int]] = []
+
+    async def look(attempt: Attempt[str]) -> str:
+        seen.append(gc.get_threshold())
+        return await solve(attempt)
+
+    with COLLECTIONS.hold():
+        assert (await ended(suite(1, solver=look), tmp_path / "run", **LOCAL)).passed == 1
+        seen.append(gc.get_threshold())
+    assert seen == [(max(before[0], YOUNG), *before[1:])] * 2
+    assert gc.get_threshold() == before
+    assert before[0] < YOUNG
 
 
 @pytest.mark.slow
