@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
 
 from sessiontree import ConfigError
@@ -203,9 +204,9 @@ class Ledger:
                     f"ledger {str(self._path)!r}: another program began another run here meanwhile; give "
                     "another directory"
                 )
-            keys, alone = self._choose_next(
-                db, bound, min(most, count_room(db, self._owner, len(self._open), at_once))
-            )
+            now = read_time_ms(db)
+            room = count_room(db, self._owner, len(self._open), at_once, now)
+            keys, alone = self._choose_next(db, bound, min(most, room))
             leases: list[SampleLease] = []
             for key in keys:
                 reserved: float | None = None
@@ -216,7 +217,7 @@ class Ledger:
                     if answer == "reached":
                         return Leased(leases, is_capped=True)
                     reserved = float(answer)
-                leases.append(self._begin(db, key, reserved, alone=alone))
+                leases.append(self._begin(db, key, reserved, now, alone=alone))
             return Leased(leases)
 
         return await self.do(run)
@@ -244,7 +245,7 @@ class Ledger:
         return select_next_samples(db, bound, most, suspect=suspect, chosen=self._chosen)
 
     def _begin(
-        self, db: sqlite3.Connection, key: Key, reserved_usd: float | None, *, alone: bool
+        self, db: sqlite3.Connection, key: Key, reserved_usd: float | None, now: int, *, alone: bool
     ) -> SampleLease:
         self._made += 1
         lease_id = f"{self._owner} {self._made}"
@@ -254,7 +255,6 @@ class Ledger:
         if row.suspect:
             self._trials.add(lease_id)
         put_sample(db, key, row)
-        now = read_time_ms(db)
         workspace = make_workspace_name(*key, row.attempts, lease_id)
         db.execute(
             "INSERT INTO attempts(lease_id, sample_id, epoch, number, owner, workspace, started_at_ms, "
@@ -290,20 +290,15 @@ class Ledger:
             cost_usd = insert_score(db, key, lease.lease_id, result, made)
             outcome = "timeout" if result.status == "timeout" else "scored"
             judged = judge_use(each.metadata for each in result.scores.values())
-            self._end(db, lease.lease_id, outcome, cost_usd + judged.cost_usd)
-            db.execute(
-                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ?, raised = ?, failure = ?, "
-                "kept = ? WHERE lease_id = ?",
-                (
-                    result.tree_id,
-                    result.error_kind,
-                    result.error,
-                    "\n".join(result.raised) or None,
-                    result.failure,
-                    keeps,
-                    lease.lease_id,
-                ),
-            )
+            told = {
+                "tree_id": result.tree_id,
+                "error_kind": result.error_kind,
+                "error": result.error,
+                "raised": "\n".join(result.raised) or None,
+                "failure": result.failure,
+                "kept": keeps,
+            }
+            self._end(db, lease.lease_id, outcome, cost_usd + judged.cost_usd, now, told)
             return True
 
         return await self.do(run)
@@ -324,7 +319,9 @@ class Ledger:
             key = (lease.sample_id, lease.epoch)
             row = self._rules.give_back(sample_row(db, key), lease.lease_id, ending, retries)
             # Also for a lease that no longer counts: what it cost was spent.
-            self._end(db, lease.lease_id, "cancelled" if ending == "cancelled" else "error", cost_usd)
+            self._end(
+                db, lease.lease_id, "cancelled" if ending == "cancelled" else "error", cost_usd, read_time_ms(db)
+            )
             if error is not None:
                 kind = FailureKind.CRASH if row is not None and row.state == "failed" else failure
                 db.execute(
@@ -338,9 +335,17 @@ class Ledger:
 
         return await self.do(run)
 
-    def _end(self, db: sqlite3.Connection, lease_id: str, outcome: str, cost_usd: float) -> None:
+    def _end(
+        self,
+        db: sqlite3.Connection,
+        lease_id: str,
+        outcome: str,
+        cost_usd: float,
+        now: int,
+        told: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self._open.discard(lease_id)
-        end_attempt(db, lease_id, read_time_ms(db), outcome, max(cost_usd, self.costs.get(lease_id, 0.0)))
+        end_attempt(db, lease_id, now, outcome, max(cost_usd, self.costs.get(lease_id, 0.0)), told)
 
     def _release(self, db: sqlite3.Connection) -> None:
         """Take back every lease of this program: whoever comes next works on their samples."""
@@ -352,7 +357,7 @@ class Ledger:
             row = self._rules.give_back(sample_row(db, (key[0], key[1])), lease_id, "cancelled", 0)
             if row is not None:
                 put_sample(db, (key[0], key[1]), row)
-            self._end(db, lease_id, "cancelled", 0.0)
+            self._end(db, lease_id, "cancelled", 0.0, read_time_ms(db))
 
     def note_tree(self, lease: SampleLease, tree_id: str) -> None:
         """Have the tree of an attempt written together with the next commit."""
@@ -423,7 +428,7 @@ class Ledger:
                 if row is None:
                     continue
                 put_sample(db, (sample_id, epoch), row)
-                self._end(db, lease_id, "lost", 0.0)
+                self._end(db, lease_id, "lost", 0.0, read_time_ms(db))
                 kind = FailureKind.CRASH if row.state == "failed" else FailureKind.DRIVER
                 db.execute("UPDATE attempts SET failure = ? WHERE lease_id = ?", (kind, lease_id))
                 ended.append(workspace)

@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree import ConfigError, JournalError, ReceiptLine
@@ -272,14 +273,31 @@ def put_sample(db: sqlite3.Connection, key: Key, row: SampleRow) -> None:
     )
 
 
-def end_attempt(db: sqlite3.Connection, lease_id: str, now_ms: int, outcome: str, cost_usd: float) -> None:
-    """End an attempt, and count what it cost; once."""
+def end_attempt(
+    db: sqlite3.Connection,
+    lease_id: str,
+    now_ms: int,
+    outcome: str,
+    cost_usd: float,
+    told: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """End an attempt, and count what it cost; once.
+
+    Args:
+        db: The ledger.
+        lease_id: The attempt's lease.
+        now_ms: The time.
+        outcome: How it ended.
+        cost_usd: What it cost; more may be known already.
+        told: What else is noted of it, by column.
+    """
+    columns = "".join(f", {name} = ?" for name in told)
     ended = db.execute(
-        "UPDATE attempts SET ended_at_ms = ?, outcome = ?, cost_usd = max(cost_usd, ?), reserved_usd = NULL "
-        "WHERE lease_id = ? AND ended_at_ms IS NULL RETURNING cost_usd",
-        (now_ms, outcome, cost_usd, lease_id),
+        "UPDATE attempts SET ended_at_ms = ?, outcome = ?, cost_usd = max(cost_usd, ?), "  # noqa: S608 - names of this room
+        f"reserved_usd = NULL{columns} WHERE lease_id = ? AND ended_at_ms IS NULL RETURNING cost_usd",
+        (now_ms, outcome, cost_usd, *told.values(), lease_id),
     ).fetchone()
-    if ended is not None:
+    if ended is not None and ended[0]:
         db.execute(
             "UPDATE run SET value = CAST(value AS REAL) + ? WHERE key = 'spent_usd'", (float(ended[0]),)
         )
@@ -368,7 +386,7 @@ def _build_session_row(key: Key, lease_id: str, result: AttemptResult, line: Rec
     )
 
 
-def count_room(db: sqlite3.Connection, owner: str, held: int, at_once: int) -> int:
+def count_room(db: sqlite3.Connection, owner: str, held: int, at_once: int, now_ms: int) -> int:
     """Return how many more leases a program may take, so that all programs together keep a bound.
 
     Each program that works gets an equal part, so one that comes later finds its part free soon.
@@ -378,12 +396,13 @@ def count_room(db: sqlite3.Connection, owner: str, held: int, at_once: int) -> i
         owner: The program.
         held: How many leases it holds.
         at_once: The bound.
+        now_ms: The time.
     """
     query = (
         "SELECT count(DISTINCT owner) FROM commands WHERE owner != ? AND ended_at_ms IS NULL "
         "AND kind != 'rescore' AND started_at_ms + worked_ms > ?"
     )
-    (others,) = db.execute(query, (owner, read_time_ms(db) - SEEN_MS)).fetchone()
+    (others,) = db.execute(query, (owner, now_ms - SEEN_MS)).fetchone()
     if not others:
         return max(0, at_once - held)
     (leased,) = db.execute("SELECT count(*) FROM samples WHERE state = 'leased'").fetchone()

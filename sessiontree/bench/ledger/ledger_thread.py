@@ -154,8 +154,9 @@ class LedgerThread:
             return []
         try:
             db.execute("BEGIN IMMEDIATE")
-            done = [_run_separately(db, *piece) for piece in batch]
-            db.execute("COMMIT")
+            done = [_run_piece(db, *batch[0])] if len(batch) == 1 else _run_pieces(db, batch)
+            if db.in_transaction:  # else its only piece was refused
+                db.execute("COMMIT")
         except sqlite3.Error as error:
             if db.in_transaction:
                 with suppress(sqlite3.Error):
@@ -180,20 +181,30 @@ class LedgerThread:
             self._loop.call_soon_threadsafe(settle)
 
 
-def _run_separately(
-    db: sqlite3.Connection, run: Callable[[sqlite3.Connection], Any], future: asyncio.Future[Any] | None
+def _run_pieces(db: sqlite3.Connection, batch: Sequence[_Piece]) -> list[_Done]:
+    """Run the pieces of a batch; if one is refused, only its own changes are undone."""
+    done: list[_Done] = []
+    for piece in batch:
+        # Each piece by itself: one that is refused must not take back what others in the batch have done.
+        db.execute("SAVEPOINT piece")
+        done.append(_run_piece(db, *piece, back="ROLLBACK TO piece"))
+        db.execute("RELEASE piece")
+    return done
+
+
+def _run_piece(
+    db: sqlite3.Connection,
+    run: Callable[[sqlite3.Connection], Any],
+    future: asyncio.Future[Any] | None,
+    *,
+    back: str = "ROLLBACK",
 ) -> _Done:
-    """Run one piece of a batch; if it is refused, only its own changes are undone."""
-    # Each piece by itself: one that is refused must not take back what others in the batch have done.
-    db.execute("SAVEPOINT piece")
+    """Run one piece of work; if it is refused, its changes are undone."""
     try:
-        value = run(db)
+        return future, run(db), None
     except Exception as error:
         # An error of the file concerns the whole batch, which can't be committed any more.
         if isinstance(error, sqlite3.Error) and not isinstance(error, _ITS_OWN):
             raise
-        db.execute("ROLLBACK TO piece")
-        db.execute("RELEASE piece")
+        db.execute(back)
         return future, None, error
-    db.execute("RELEASE piece")
-    return future, value, None
