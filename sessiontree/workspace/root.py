@@ -113,9 +113,9 @@ class HiddenPlaces:
             if not path.is_absolute():
                 raise ConfigError(f"can't hide {str(path)!r}: the path is relative; give an absolute one")
             # Both spellings are hidden: the place may be a link, and a caller reaches it by either.
-            for spelling in (os.path.normpath(path), os.path.realpath(path)):
+            for spelling in {os.path.normpath(path), os.path.realpath(path)}:
                 names = anchor.relative(spelling)
-                if names == ["."] or anchor.real_path.is_relative_to(spelling):
+                if names == ["."] or f"{anchor.real_path}/".startswith(spelling.rstrip("/") + "/"):
                     raise ConfigError(
                         f"can't hide {str(path)!r}: it holds the whole workspace; give another place"
                     )

@@ -49,7 +49,8 @@ def resolve_workspace_root(workspace: str | Path) -> Path:
     """
     root = make_absolute(workspace, "workspace")
     try:
-        exists, is_directory = root.exists(), root.is_dir()
+        is_directory = root.is_dir()
+        exists = is_directory or root.exists()
     except OSError as error:  # a name too long, a directory above that may not be entered
         raise ConfigError(f"workspace {str(root)!r} can't be looked at: {error.strerror}") from error
     if not exists:
@@ -81,7 +82,7 @@ def check_not_around(place: Path, name: str, workspace: Path) -> None:
     Raises:
         ConfigError: hiding the one would hide the other.
     """
-    if workspace.is_relative_to(place.resolve()):
+    if f"{workspace}/".startswith(os.path.realpath(place).rstrip("/") + "/"):
         raise ConfigError(
             f"the workspace {str(workspace)!r} is in {name} {str(place)!r}, which is hidden from all "
             "tools; give a place outside, or leave it out"

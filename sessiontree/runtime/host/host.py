@@ -7,6 +7,7 @@ state, without any rights, for its next adoption. Long because a session is put 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
@@ -155,12 +156,13 @@ class HostResources:
     backend: Literal["local", "ray"] = "local"
     open_configuration: Callable[[], OwnerConfiguration] | None = None
     """Returns the owner's configuration; None = the tree was opened without one."""
-    _hidden_to: tuple[Path, ...] = field(init=False, repr=False)
-    """Where the hidden paths lead, in their order."""
+    _hidden_to: tuple[str, ...] = field(init=False, repr=False)
+    """Where the hidden paths lead, in their order, each with a slash at its end."""
 
     def __post_init__(self) -> None:
         """Follow the hidden paths once: every session of the tree asks for them."""
-        object.__setattr__(self, "_hidden_to", tuple(each.resolve() for each in self.hidden))
+        led = tuple(os.path.realpath(each).rstrip("/") + "/" for each in self.hidden)
+        object.__setattr__(self, "_hidden_to", led)
 
     @property
     def web_access(self) -> WebAccess:
@@ -175,9 +177,11 @@ class HostResources:
         A copy of a workspace is in the state directory, which is hidden: its session's tools have the copy as
         their root, and its commands see nothing else of that directory.
         """
-        place = Path(workspace)
+        place = f"{workspace}/"
+        if not place.startswith(self._hidden_to):
+            return self.hidden
         led = zip(self.hidden, self._hidden_to, strict=True)
-        return tuple(each for each, to in led if not place.is_relative_to(to))
+        return tuple(each for each, to in led if not place.startswith(to))
 
     def select_skills(self, spec: SessionSpec) -> dict[str, Skill]:
         """Return the skills that a session may read, by name; those not given again on resume are missing."""
@@ -581,9 +585,10 @@ class HostCore:
     def _open_writer(self, adopt: Adopt, equipment: HostResources) -> WorkspaceWriter:
         """Return a writer of the session's workspace; the last session's, if nothing of it has changed."""
         place = (adopt.equipment, adopt.workspace)
-        if self._opened is None or self._opened[0] != place or not self._opened[1].is_at(Path(place[1])):
+        workspace = Path(adopt.workspace)
+        if self._opened is None or self._opened[0] != place or not self._opened[1].is_at(workspace):
             hidden = equipment.select_hidden(adopt.workspace)
-            writer = WorkspaceWriter(Path(place[1]), hidden=hidden, own=equipment.own)
+            writer = WorkspaceWriter(workspace, hidden=hidden, own=equipment.own)
             self._opened = place, writer
         return self._opened[1]
 
