@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.facts.tree_config import ToolRow
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.capabilities import SHELL, WRITER
 from sessiontree.contracts.recorded.programs import ProgramSource
@@ -52,7 +54,7 @@ class ToolTable:
     Args:
         tools: The tools.
         plugins: The plugin of each tool, by the tool's name; tools without a plugin are not in it.
-        entries: More tools, compiled already; without plugins.
+        entries: More tools, compiled already; without plugins. Another table is only copied.
 
     Raises:
         ConfigError: a declaration is not valid, or two tools claim one name.
@@ -67,8 +69,12 @@ class ToolTable:
         self._plugins = dict(plugins or {})
         self._by_name: dict[str, ToolEntry] = {}
         self._by_spelling: dict[str, ToolEntry] = {}
-        for entry in entries:
-            self._add(entry)
+        if isinstance(entries, ToolTable):
+            self._by_name |= entries._by_name  # noqa: SLF001 - of its own class, as the next
+            self._by_spelling |= entries._by_spelling  # noqa: SLF001
+        else:
+            for entry in entries:
+                self._add(entry)
         for tool in tools:
             check_tool(tool)
             row = build_row(tool, plugin=self._plugins.get(tool.name, ""))
@@ -98,7 +104,23 @@ class ToolTable:
     @cached_property
     def rows(self) -> tuple[CatalogRow, ...]:
         """The tools as a policy judges them, sorted by name."""
-        return tuple(entry.row for entry in self)
+        return tuple([entry.row for entry in self])
+
+    @cached_property
+    def journal_rows(self) -> tuple[ToolRow, ...]:
+        """The tools as a tree's journal holds them, sorted by name."""
+        return tuple(
+            [
+                ToolRow(
+                    entry.name,
+                    tuple(sorted(entry.tool.kinds)),
+                    entry.compiled.digest,
+                    entry.tool.command_in,
+                    getattr(entry.tool, "declared", None),
+                )
+                for entry in self
+            ]
+        )
 
     @cached_property
     def for_owners(self) -> frozenset[str]:
@@ -154,6 +176,34 @@ class ToolTable:
         entries = map(self._by_name.get, names)
         held = [entry.name for entry in entries if entry is not None and kind in entry.tool.kinds]
         return frozenset(held)
+
+
+_ALREADY_MADE: Final[list[tuple[tuple[ToolEntry, ...], ToolTable]]] = []
+"""The last entries of a table without other tools, and that table."""
+
+
+def make_tool_table(
+    tools: Sequence[Tool[Any]], plugins: Mapping[str, str], entries: Sequence[ToolEntry]
+) -> ToolTable:
+    """Return the table of a tree's tools: trees have nearly always the same entries, so those are kept.
+
+    Args:
+        tools: As for :class:`ToolTable`, like ``plugins`` and ``entries``.
+        plugins: See there.
+        entries: See there.
+
+    Raises:
+        ConfigError: as for :class:`ToolTable`.
+    """
+    usual = next((table for made, table in _ALREADY_MADE if _are_same(made, entries)), None)
+    if usual is None:
+        usual = ToolTable((), entries=entries)
+        _ALREADY_MADE[:] = [(tuple(entries), usual)]
+    return ToolTable(tools, plugins, usual) if tools or plugins else usual
+
+
+def _are_same(some: Sequence[ToolEntry], others: Sequence[ToolEntry]) -> bool:
+    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def _compile_answers(tool: Tool[Any]) -> ResultSchema | None:

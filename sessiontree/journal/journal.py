@@ -86,10 +86,10 @@ class Appender:
         """Close a writer that was never started."""
         self._writer.close()
 
-    def create_tree(self, tree_id: str, row0: Mapping[str, JsonValue]) -> asyncio.Future[None]:
+    def create_tree(self, tree_id: str, row0: Mapping[str, JsonValue] | str) -> asyncio.Future[None]:
         """Create a tree; see :meth:`Journal.create_tree`."""
         loop = self._require_loop()
-        text = dump_json(dict(row0))
+        text = row0 if isinstance(row0, str) else dump_json(dict(row0))
         created_ms = time.time_ns() // 1_000_000
         with self._naming:
             self._check_new(tree_id)
@@ -339,12 +339,13 @@ class Journal(JournalContents):
         """Release it."""
         self.release()
 
-    def create_tree(self, tree_id: str, row0: Mapping[str, JsonValue]) -> asyncio.Future[None]:
+    def create_tree(self, tree_id: str, row0: Mapping[str, JsonValue] | str) -> asyncio.Future[None]:
         """Create a tree; facts may be appended at once.
 
         Args:
             tree_id: Printable text, not empty.
-            row0: The configuration of the tree; stored unchanged, and part of the hash chain.
+            row0: The configuration of the tree, or its compact JSON text; stored unchanged, and part of the
+                hash chain.
 
         Returns:
             A future that resolves when the tree is durable.

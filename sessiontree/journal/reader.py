@@ -58,8 +58,9 @@ class Stored:
             DamageError: a column holds another type than was written.
         """
         n, first_seq, count, prev_hash, own_hash, body = row
-        numbers = all(isinstance(value, int) for value in (n, first_seq, count))
-        if not numbers or not all(isinstance(value, bytes) for value in (prev_hash, own_hash, body)):
+        numbers = isinstance(n, int) and isinstance(first_seq, int) and isinstance(count, int)
+        texts = isinstance(prev_hash, bytes) and isinstance(own_hash, bytes) and isinstance(body, bytes)
+        if not numbers or not texts:
             raise DamageError(f"segment {n!r} holds values of a wrong type")
         return cls(n, first_seq, count, prev_hash, own_hash, body)
 

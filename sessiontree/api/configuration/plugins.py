@@ -111,9 +111,10 @@ def _find_plugin_entries() -> tuple[_PluginEntry, ...]:
     The result is cached until ``sys.path`` or one of its directories changes: installing a distribution
     creates a directory there, and uninstalling it removes one.
     """
-    if any(hasattr(each, "find_distributions") and each is not PathFinder for each in sys.meta_path):
+    finders = [each for each in sys.meta_path if each is not PathFinder]
+    if [each for each in finders if hasattr(each, "find_distributions")]:
         return _find_entries.__wrapped__(())  # a finder of distributions without a modification time
-    return _find_entries(tuple((place, _read_mtime_ns(place)) for place in map(os.path.abspath, sys.path)))
+    return _find_entries(tuple([(place, _read_mtime_ns(place)) for place in map(os.path.abspath, sys.path)]))
 
 
 @lru_cache(maxsize=8)

@@ -25,7 +25,7 @@ from sessiontree.channels.program_channels import (
     QueueChannel,
 )
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.facts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
+from sessiontree.contracts.facts.tree_config import AgentRow, PolicyRow, TreeConfig
 from sessiontree.contracts.kinds import SessionKind, SystemAnswer, WorkspaceChoice
 from sessiontree.contracts.recorded.approvals import ApprovalMode, Rule
 from sessiontree.contracts.recorded.capabilities import READER
@@ -148,7 +148,7 @@ def build_tree_config(  # noqa: PLR0913 - one value for each thing a tree is mad
         system_tier=members.get("system_tier", "allow"),
         messages=messages,
         budget=budget,
-        tools=_build_tool_rows(table),
+        tools=table.journal_rows,
         agents=tuple(
             AgentRow(
                 name,
@@ -171,19 +171,6 @@ def build_tree_config(  # noqa: PLR0913 - one value for each thing a tree is mad
         child_workspace=child_workspace,
         policy=policy,
         guards=_list_guards(hooks),
-    )
-
-
-def _build_tool_rows(table: ToolTable) -> tuple[ToolRow, ...]:
-    return tuple(
-        ToolRow(
-            entry.name,
-            tuple(sorted(entry.tool.kinds)),
-            entry.compiled.digest,
-            entry.tool.command_in,
-            getattr(entry.tool, "declared", None),
-        )
-        for entry in table
     )
 
 

@@ -68,7 +68,7 @@ from sessiontree.contracts.errors import ConfigError, TreeNotFound
 from sessiontree.contracts.handles.runtime_control import OwnerConfiguration
 from sessiontree.contracts.recorded.approvals import Rule
 from sessiontree.contracts.settings.given_values import TEXT, check_options
-from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.dispatch.tool_table import ToolTable, make_tool_table
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import get_model_name
@@ -217,7 +217,9 @@ class SessionTree(RunningTree):
         check_claims(found, given)
         brought = {each.tool.name: each.plugin for each in found if each.plugin}
         entries = [each.entry for each in found if each.entry is not None]
-        table = ToolTable((*(each.tool for each in found if each.entry is None), *given), brought, entries)
+        table = make_tool_table(
+            [*(each.tool for each in found if each.entry is None), *given], brought, entries
+        )
         own = {each.tool.name for each in found if not each.plugin}
         check_reach(table, self._agents, own)
         return check_schemas(table, own)

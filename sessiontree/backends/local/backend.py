@@ -259,7 +259,7 @@ class LocalBackend:
         Raises:
             WrongLoop: the caller runs on another event loop than this backend.
         """
-        local = self._open()[1]
+        _, local = self._opened or self._open()
         self._check_loop()
         return local
 

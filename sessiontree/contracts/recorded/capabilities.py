@@ -143,6 +143,10 @@ def list_capability_names(given: Iterable[str | Capability[Any]] | Capability[An
     return frozenset(each.name if isinstance(each, Capability) else each for each in given)
 
 
+_OF_MAIN: Final = frozenset(each.name for each in _ALL)
+_OF_BRANCHES: Final = frozenset(each.name for each in _ALL if each.for_branches)
+
+
 def list_capabilities(kind: SessionKind) -> frozenset[str]:
     """Return the names of all handles that a kind may hold.
 
@@ -150,7 +154,7 @@ def list_capabilities(kind: SessionKind) -> frozenset[str]:
     """
     if kind is SessionKind.WORKER:
         return OBSERVING
-    return frozenset(each.name for each in _ALL if each.for_branches or kind is SessionKind.MAIN)
+    return _OF_MAIN if kind is SessionKind.MAIN else _OF_BRANCHES
 
 
 def find_highest(names: Iterable[str]) -> Capability[Any] | None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
-from enum import Enum
+from enum import Enum, StrEnum
 from operator import attrgetter, methodcaller
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -91,6 +91,11 @@ def declare_sparse(default: Any) -> Any:
     default. The default must be immutable.
     """
     return field(default=default, metadata={"sparse": True})
+
+
+def declare_shared() -> Any:
+    """Return the declaration of a field whose tuple many values share; its text is made once for them."""
+    return field(metadata={"shared": True})
 
 
 def declare_held(*, before: bool = False) -> Any:
@@ -316,6 +321,8 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
         if member.metadata.get("sparse") is True
     }
     writers = [_make_writer(hints[name], encode) for name, (_, encode, _) in zip(names, pairs, strict=True)]
+    shared = [member.metadata.get("shared") is True for member in fields(shape.cls)]
+    writers = [_remember(write) if each else write for write, each in zip(writers, shared, strict=True)]
     _WRITERS[shape.cls] = _compose(shape, names, hints, writers)
     if len(names) == 1:
         only = attrgetter(*names)
@@ -367,8 +374,10 @@ def _write_in_place(name: str, hint: Any) -> str:
 
 def _make_writer(hint: Any, encode: Convert | None) -> Write:
     """Return the function that writes a field's value; frequent types have a fast path."""
-    if hint is str:
+    if _is_text(hint):
         return quote
+    if get_origin(hint) is tuple and (encode is list or _is_text(get_args(hint)[0])):
+        return dump_json
     if hint in _MESSAGES:
         return methodcaller("to_json")
     if encode is None:
@@ -380,6 +389,26 @@ def _make_writer(hint: Any, encode: Convert | None) -> Write:
     if get_origin(hint) is tuple and get_args(hint)[1:] == (...,) and get_args(hint)[0] in _KIND_OF:
         return lambda items: f"[{','.join(map(pack, items))}]"
     return lambda item: dump_json(encode(item))
+
+
+def _remember(write: Write) -> Write:
+    """Return a function that keeps the last text, for as long as it is asked for the same object."""
+    last: tuple[Any, str] | None = None
+
+    def write_again(item: Any) -> str:
+        nonlocal last
+        # One name for both, because another thread may write at the same time.
+        known = last
+        if known is None or known[0] is not item:
+            known = last = item, write(item)
+        return known[1]
+
+    return write_again
+
+
+def _is_text(hint: Any) -> bool:
+    """Whether values are text, which may be that of an enum; its text is its value."""
+    return hint is str or (isinstance(hint, type) and issubclass(hint, StrEnum))
 
 
 def _is_optional_fact(hint: Any) -> bool:

@@ -104,7 +104,7 @@ def make_policy_row(
         for kind in SessionKind:
             standing = make_tool_standing(kind, agent, model, group, named=named.get(agent, frozenset()))
             kept = judge.decide(standing).kept
-            gone = sorted(row.name for row in table.rows if kind in row.kinds and row.name not in kept)
+            gone = sorted([row.name for row in table.rows if kind in row.kinds and row.name not in kept])
             if gone:
                 removed.append(RemovedTools(agent, kind, tuple(gone)))
     return PolicyRow(
@@ -258,7 +258,8 @@ class Facades:
         return cast("Jobs", self._make_facade(_CLASSES["jobs"], jobs))
 
     def _make_facade(self, made: type[Facade], handle: object) -> Facade:
-        facade = made(self._session)
+        facade = made.__new__(made)
+        facade._session = self._session  # noqa: SLF001 - each session has twenty of them
         _BEHIND[facade] = handle
         self._made.add(facade)
         return facade
@@ -282,9 +283,8 @@ class Facade:
 
     __slots__ = ("__weakref__", "_session")
 
-    def __init__(self, session: str) -> None:
-        """Keep the session's id for the error after the facade was disconnected."""
-        self._session = session
+    _session: str
+    """The session's id, for the error after the facade was disconnected."""
 
 
 class Notice(Generic[P]):

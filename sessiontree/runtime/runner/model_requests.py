@@ -80,7 +80,9 @@ class ToolOffer:
                 [
                     ToolSpec(
                         entry.name,
-                        _describe_tool(entry, held, rest),
+                        _describe_program(entry, held, rest)
+                        if isinstance(entry.tool, ProgramTool) and _has_program_text(entry)
+                        else entry.tool.description,
                         entry.compiled.clean_for(dialect).schema,
                     )
                     for entry in shown
@@ -98,9 +100,7 @@ class ToolOffer:
         return means if len(both) > 1 else held
 
 
-def _describe_tool(entry: ToolEntry, held: list[ToolEntry], rest: str) -> str:
-    if not _has_program_text(entry):
-        return entry.tool.description
+def _describe_program(entry: ToolEntry, held: list[ToolEntry], rest: str) -> str:
     callable_ = [each for each in sorted(held, key=_rank_usefulness) if not _is_means(each)]
     return _share_description(
         entry.tool.description, tuple((each.name, each.compiled) for each in callable_), rest

@@ -23,7 +23,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.handles.runtime_control import RuntimeStatus
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.recorded.codec import to_wire
+from sessiontree.contracts.recorded.codec import pack
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.mcp.server_pool import ServerPool
@@ -160,7 +160,7 @@ class Supervisor:
         agents: Mapping[str, AgentConfig],
     ) -> TreeController:
         """Create a tree; durable when this returns."""
-        created = self.journal.create_tree(config.tree_id, to_wire(config))
+        created = self.journal.create_tree(config.tree_id, pack(config))
         controller = self._make_controller(config, make_initial_tree(), agents, config.created_at_ms)
         opened = tree_stimuli.TreeOpened(controller.now_ms(), config)
         # Its first facts are appended before it is awaited, so that one commit may hold both.

@@ -8,7 +8,7 @@ state: the layer includes the decision's own facts, and the state below does not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import MISSING, field, fields, replace
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
@@ -405,13 +405,17 @@ class TreeState:
         return made
 
     def __getattr__(self, name: str) -> Any:
-        """Return a layer's table or groups, made when they are first used: a decision uses few of them."""
-        if name not in _LAYERED or self._below is None:
+        """Return a table or groups, made when they are first used: a tree and a decision use few of them."""
+        kind = _LAYERED.get(name)
+        if kind is None:
             raise AttributeError(name)
-        covered = getattr(self._below, name)
-        covering = Groups(covered) if type(covered) is Groups else TableLayer(covered)
-        setattr(self, name, covering)
-        return covering
+        below = self._below
+        if below is None:
+            made = kind()
+        else:
+            made = Groups(getattr(below, name)) if kind is Groups else TableLayer(getattr(below, name))
+        setattr(self, name, made)
+        return made
 
     @property
     def charter(self) -> TreeConfig:
@@ -467,12 +471,19 @@ class TreeState:
         return session is not None and (alarm.kind is AlarmKind.FORCE or session.stop is None)
 
 
-_LAYERED = frozenset(
-    each.name for each in fields(TreeState) if each.default_factory is Table or each.default_factory is Groups
-)
-"""Names of the tables and groups."""
+_LAYERED: Final[Mapping[str, Callable[..., Any]]] = {
+    each.name: each.default_factory
+    for each in fields(TreeState)
+    if each.default_factory is Table or each.default_factory is Groups
+}
+"""The tables and groups, by name."""
 
 
 def make_initial_tree() -> TreeState:
     """Return the state before anything happened."""
-    return TreeState()
+    made = object.__new__(TreeState)
+    for each in fields(TreeState):
+        if each.name not in _LAYERED:
+            has_factory = each.default_factory is not MISSING
+            setattr(made, each.name, each.default_factory() if has_factory else each.default)
+    return made

@@ -451,7 +451,7 @@ class AttemptRun:
         if outcome.is_pass and not is_elsewhere:
             return None
         try:
-            records = [record async for record in tree.events()]
+            records = await self._read_facts(tree)
             if is_elsewhere:
                 await asyncio.to_thread(keep_facts, self._place.path, tree.tree_id, records)
         except LOST:
