@@ -25,7 +25,7 @@ TIMES = 6
 """How often each action is traced."""
 LIMITS = Limits(max_repeats=TIMES + 3)
 """The same call may be traced each time: no warning comes before the last one."""
-MAX_FILES = {"read": 33, "write": 64, "approval": 66, "spawn": 85, "memory_search": 40, "sample": 157}
+MAX_FILES = {"read": 33, "write": 64, "approval": 66, "spawn": 85, "memory_search": 40, "sample": 154}
 """Files that each action may pass."""
 MAX_CALLS = {
     "read": 250,
@@ -33,7 +33,7 @@ MAX_CALLS = {
     "approval": 1_150,
     "spawn": 1_200,
     "memory_search": 340,
-    "sample": 3_700,
+    "sample": 2_400,
 }
 """Calls of the project's functions that each action may take: what a quiet machine needs, and a fifth more,
 because tasks that wait for time run again on a busy one."""

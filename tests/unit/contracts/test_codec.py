@@ -36,6 +36,7 @@ from sessiontree.contracts.values.messages import (
     UserMessage,
 )
 from sessiontree.testing.strategies import instances_of
+from tests.unit.tree.tree_fixtures import config
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
 ROOMS = (
@@ -88,6 +89,15 @@ def test_every_kind_is_among_those_tried() -> None:
 def test_every_recorded_value_comes_back_equal(cls: type[Any], data: st.DataObject) -> None:
     """P34: lone surrogates, integers beyond 2^53, empty tuples and None included."""
     comes_back(codec.pack, data.draw(instances_of(cls)))
+
+
+def test_text_of_shared_rows_is_that_of_the_same_tuple_alone() -> None:
+    """An equal tuple and another one get texts of their own, whatever was written in between."""
+    one = config()
+    rows = (dataclasses.replace(one.tools[0], schema_digest="d2"),)
+    others = [dataclasses.replace(one, tools=rows), dataclasses.replace(one, tools=()), one]
+    for each in (one, one, *others, dataclasses.replace(one, purpose="again")):
+        assert codec.pack(each) == dump_json(codec.to_wire(each))
 
 
 def test_sparse_field_is_written_only_where_it_says_something() -> None:
