@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import select
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -262,6 +264,12 @@ async def test_another_run_is_not_entered(tmp_path: Path) -> None:
         assert (await ledger.tally(1)).total == 1
 
 
+def wait_until_empty(work: queue.SimpleQueue[Any]) -> None:
+    """Wait until a thread has taken all."""
+    while not work.empty():
+        threading.Event().wait(0.001)
+
+
 async def test_note_joins_the_next_transaction_and_waits_for_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,8 +282,7 @@ async def test_note_joins_the_next_transaction_and_waits_for_none(
         with monkeypatch.context() as changed:
             changed.setattr(ledger_thread, "NOTE_S", 60.0)
             ledger.note_tree(lease, "t1")
-            while not ledger._thread._work.empty():  # until the thread has taken it
-                await asyncio.sleep(0)
+            await asyncio.to_thread(wait_until_empty, ledger._thread._work)
             found = await ledger.do(lambda db: db.execute("SELECT tree_id FROM attempts").fetchall())
         assert found == [("t1",)]
         assert said.count("BEGIN IMMEDIATE") == 1
