@@ -38,6 +38,7 @@ from sessiontree.runtime.scheduling.pool import PoolSize
 from sessiontree.runtime.scheduling.settings import list_hidden_places, list_private_places
 from sessiontree.runtime.supervisor.host_requests import answer_hosts
 from sessiontree.runtime.supervisor.local_supervisor import LocalSupervisor
+from sessiontree.runtime.supervisor.process.garbage import COLLECTIONS
 from sessiontree.runtime.supervisor.supervisor import Supervisor
 from sessiontree.runtime.supervisor.tree_resources import TreeResources
 from sessiontree.runtime.timing.clock import TreeClock
@@ -224,12 +225,21 @@ class LocalBackend:
         self._opened: tuple[Supervisor, LocalSupervisor] | None = None
         self._control: ControlServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._holds_threshold = False
+
+    def _let_go_threshold(self) -> None:
+        """Restore the threshold; a backend may be closed twice."""
+        if self._holds_threshold:
+            self._holds_threshold = False
+            COLLECTIONS.release()
 
     def _open(self) -> tuple[Supervisor, LocalSupervisor]:
         """Return the supervisor and its answers; the first use starts it on the running event loop."""
         if self._opened is None:
             self._loop = asyncio.get_running_loop()
             self._journal.start(asyncio.get_running_loop())
+            COLLECTIONS.hold()
+            self._holds_threshold = True
             core = Supervisor(
                 self._journal,
                 self._make_transport,
@@ -386,6 +396,7 @@ class LocalBackend:
 
     async def close(self) -> None:
         """End hosts and supervisor, and close the journal."""
+        self._let_go_threshold()
         if not self._is_at_home:
             await self._abandon()
             return

@@ -25,7 +25,6 @@ from sessiontree.bench.ledger.ledger_rules import BEAT_S, CostCap, HeartbeatMoni
 from sessiontree.bench.results.recorded_run import LEDGER
 from sessiontree.bench.run.attempts.attempt import AttemptLost, AttemptRun, walk_causes
 from sessiontree.bench.run.attempts.sample_clock import LoopWatch
-from sessiontree.bench.run.garbage import COLLECTIONS
 from sessiontree.bench.run.place.error_limit import ErrorLimit
 from sessiontree.bench.run.place.progress import build_bench_command
 from sessiontree.bench.run.place.run_place import WORKSPACES, RunOptions, RunPlace
@@ -41,6 +40,7 @@ from sessiontree.bench.suite.workspaces import find_template
 from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.settings.given_values import Edge, Give
 from sessiontree.interpreter.import_guard import keep_out
+from sessiontree.runtime.supervisor.process.garbage import COLLECTIONS
 from sessiontree.workspace.removal import remove_tree
 
 T = TypeVar("T")
@@ -72,12 +72,13 @@ async def run_suite(suite: SuiteDefinition, run_dir: str | Path, options: Mappin
     async with Ledger(place.path / LEDGER, name, shared=place.is_shared()) as ledger:
         command = RunCommand(place, ledger, name)
         await command.begin(had_config=had_config)
+        COLLECTIONS.hold()  # also where the trees are in other processes: each attempt has its objects here
         try:
-            with COLLECTIONS.hold():
-                await _Driver(place, ledger, command, name).run()
+            await _Driver(place, ledger, command, name).run()
         except BaseExceptionGroup as group:
             raise _choose_error(group) from None
         finally:
+            COLLECTIONS.release()
             with suppress(SessionTreeError):  # what ended the run says more
                 await command.end()
     return RunResults(place.path)

@@ -1,19 +1,17 @@
-"""How often Python looks for garbage while a suite runs.
+"""How often Python looks for garbage while a process runs trees.
 
-A run keeps many objects in use, and most of a sample's are freed without a search. The searches of Python's
-usual thresholds take an eighth of a run's processor time.
+Trees keep many objects in use, and most of theirs are freed without a search. The searches of Python's usual
+threshold take a quarter of the processor time of a large tree.
 """
 
 from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 YOUNG: Final = 10_000
-"""How many objects more than before there are when the next search begins; about twenty samples make them."""
+"""How many objects more than before there are when the next search begins."""
 
 
 class CollectionThreshold:
@@ -30,22 +28,21 @@ class CollectionThreshold:
         self._holders = 0
         self._before = (0, 0, 0)
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Hold the threshold for the block."""
+    def hold(self) -> None:
+        """Raise the threshold, if this is the first holder."""
         with self._lock:
             if self._holders == 0:
                 self._before = gc.get_threshold()
                 usual, *others = self._before
                 gc.set_threshold(usual and max(usual, self._young), *others)
             self._holders += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._holders -= 1
-                if self._holders == 0:
-                    gc.set_threshold(*self._before)
+
+    def release(self) -> None:
+        """Restore the threshold, if this was the last holder."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                gc.set_threshold(*self._before)
 
 
 COLLECTIONS: Final = CollectionThreshold(YOUNG)
