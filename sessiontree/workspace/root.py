@@ -27,6 +27,7 @@ from sessiontree.workspace.resolver import (
     choose_resolver,
     find_pseudo_file_system,
     get_file_identity,
+    read_descriptor_path,
     split_path,
 )
 
@@ -205,8 +206,12 @@ class WorkspaceRoot:
     def is_at(self, path: Path) -> bool:
         """Whether a path leads now to the directory that is held open, which is still at :attr:`path`."""
         try:
-            is_same = get_file_identity(path.stat()) == get_file_identity(os.fstat(self._anchor.fd))
-            return is_same and os.path.realpath(path, strict=True) == self.path
+            if get_file_identity(path.stat()) != get_file_identity(os.fstat(self._anchor.fd)):
+                return False
+            # The kernel's path of the directory has no links. If it is the given one, that has none either.
+            if str(path) == self.path and read_descriptor_path(self._anchor.fd) == self.path:
+                return True
+            return os.path.realpath(path, strict=True) == self.path
         except (OSError, ValueError):
             return False
 

@@ -73,6 +73,7 @@ from sessiontree.runtime.rights.session_rights import (
     Link,
     MemoryHandle,
     MemoryWriterHandle,
+    ObservingHandles,
     PreviewsHandle,
     ServerToolsHandle,
     SessionsHandle,
@@ -593,7 +594,7 @@ class HostCore:
         return self._opened[1]
 
     def _make_vision(self, adopt: Adopt, link: Link, equipment: HostResources) -> SessionVision | None:
-        if not adopt.config.image_model or adopt.spec.kind is SessionKind.WORKER:
+        if not adopt.config.image_model:
             return None
         instant = equipment.instant.get(make_image_key(adopt.spec.agent))
         return SessionVision(link, adopt.spec, adopt.config, instant)
@@ -606,9 +607,24 @@ class HostCore:
         reader: Reader,
         writer: WorkspaceWriter,
         jobs: Jobs | None,
-    ) -> Handles:
+    ) -> ObservingHandles:
+        observing = ObservingHandles(
+            reader=reader,
+            status=StatusHandle(link),
+            memory=MemoryHandle(link),
+            web=None if equipment.web is None else WebHandle(link, equipment.web),
+            images=ImageProcess(),
+            mcp=ServerToolsHandle(link),
+        )
+        if adopt.spec.kind is SessionKind.WORKER:
+            return observing
         return Handles(
             reader=reader,
+            status=observing.status,
+            memory=observing.memory,
+            web=observing.web,
+            images=observing.images,
+            mcp=observing.mcp,
             writer=writer,
             shell=self._shell,
             browser=self._browser,
@@ -618,17 +634,12 @@ class HostCore:
             subtree=SubtreeHandle(link),
             child_workspaces=ChildWorkspacesHandle(link),
             cron=CronHandle(link),
-            status=StatusHandle(link),
-            memory=MemoryHandle(link),
             memory_writer=MemoryWriterHandle(link),
-            web=None if equipment.web is None else WebHandle(link, equipment.web),
-            images=ImageProcess(),
             vision=self._make_vision(adopt, link, equipment),
             nodes=SessionNodes(link, equipment.nodes),
             speech=SessionSpeech(link, equipment.web, Path(adopt.workspace), equipment.hidden),
             http=None if equipment.web is None else HttpHandle(link, equipment.web),
             previews=PreviewsHandle(link),
-            mcp=ServerToolsHandle(link),
             runtime=SessionRuntime(link, equipment.backend, equipment.open_configuration),
             canvas=CanvasHandle(link) if adopt.has_channel else None,
         )

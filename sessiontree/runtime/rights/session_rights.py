@@ -163,11 +163,15 @@ def make_session_policy(
     ``missing`` are the capabilities whose programs are not installed where it runs, or whose model its agent
     does not have: browser, speech and vision; and ``program`` and ``tool_search`` if it can't use them.
     """
-    standing = make_tool_standing(
-        spec.kind, spec.agent, model, group, has_channel=has_channel, web=web, named=frozenset(spec.tools)
-    )
-    standing = replace(
-        standing,
+    standing = Standing(
+        spec.kind,
+        spec.kind in OWNERS,
+        spec.agent,
+        model,
+        group,
+        has_channel,
+        web,
+        frozenset(spec.tools),
         has_browser=BROWSER.name not in missing,
         has_speech=SPEECH.name not in missing,
         has_vision=VISION.name not in missing,
@@ -335,40 +339,44 @@ def _make_forwarder(name: str, declared: FunctionType) -> Callable[..., Any]:
 _CLASSES: Final = {name: _make_facade_class(port) for name, port in PORTS.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Handles:
-    """All handles that a host can give; ``build_rights`` selects those for a kind of session."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservingHandles:
+    """The handles that a host can give to every kind of session."""
 
     reader: Reader
+    status: Status
+    memory: Memory
+    web: Web | None
+    """None = the owner of the tree does not allow the web."""
+    images: ImageInspector
+    mcp: ServerTools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handles(ObservingHandles):
+    """All handles that a host can give; ``build_rights`` selects those for a kind of session."""
+
     writer: Writer
     shell: Shell | None
-    """None for a Worker."""
     browser: Browser | None
-    """None for a Worker, or where what it needs is not installed."""
+    """None where what it needs is not installed."""
     jobs: Jobs | None
-    """None for a Worker."""
     channel: Channel | None
     """None = no session at or above this one has a channel."""
     sessions: Sessions
     subtree: Subtree
     child_workspaces: ChildWorkspaces
     cron: Cron
-    status: Status
-    memory: Memory
     memory_writer: MemoryWriter
-    web: Web | None
-    """None = the owner of the tree does not allow the web."""
     canvas: Canvas | None
     """None = no session at or above this one has a channel."""
-    images: ImageInspector
     vision: Vision | None
-    """None for a Worker, or where the agent has no image model."""
+    """None where the agent has no image model."""
     speech: SpeechSynthesizer
     nodes: Nodes
     http: HttpSender | None
-    """Not given to a Worker; None without the web."""
+    """None without the web."""
     previews: Previews
-    mcp: ServerTools
     runtime: RuntimeControl
 
 
@@ -377,7 +385,7 @@ def build_rights(
     kind: SessionKind,
     workspace: Path,
     config: AgentConfig,
-    handles: Handles,
+    handles: ObservingHandles,
     tree_id: str = "",
     refused: str = "",
 ) -> SessionRights:
@@ -400,7 +408,7 @@ def build_rights(
         tree_id=tree_id,
         denied_in=refused,
     )
-    if kind is SessionKind.WORKER:
+    if kind is SessionKind.WORKER or not isinstance(handles, Handles):
         return observing
     return SessionRights(
         session_id=session_id,

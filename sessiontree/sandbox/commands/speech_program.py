@@ -10,6 +10,7 @@ import binascii
 import re
 import shutil
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +40,12 @@ _SCRIPT: Final = (
 )
 
 
+@cache
 def find_speech_program() -> str | None:
-    """Return the path of espeak-ng, searched where only the machine's owner can write; None if missing."""
+    """Return the path of espeak-ng, searched where only the machine's owner can write; None if missing.
+
+    It is looked up once in a process.
+    """
     return shutil.which(SPEECH_PROGRAM, path=SEARCHED)
 
 

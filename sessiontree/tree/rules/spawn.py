@@ -94,6 +94,8 @@ def spawn(draft: Draft, asked: SpawnAsked) -> None:
 
 def needs_copy(state: TreeState, asked: SpawnAsked) -> bool:
     """Whether a copy must be made before this child can start; False if it is refused or exists already."""
+    if asked.workspace is None and asked.kind is not SessionKind.BRANCH:
+        return False  # before the checks, which are made again when the child is started
     known = asked.key is not None and (asked.parent, asked.key) in state.keys
     return not known and _find_refusal(state, asked) is None and has_own_workspace(state, asked)
 
@@ -105,15 +107,21 @@ def has_own_workspace(state: TreeState, asked: SpawnAsked) -> bool:
     """
     if asked.workspace is not None:
         return asked.workspace == "own"
+    if asked.kind is not SessionKind.BRANCH:
+        return False
     parent = state.sessions[asked.parent].spec
     row = _find_row(state.charter, asked.agent or parent.agent)
     may_write = choose_narrowest(parent.workspace_access, row.workspace_access) == "rw"
     chosen = "own" in (row.workspace, state.charter.child_workspace)
-    return chosen and may_write and asked.kind is SessionKind.BRANCH
+    return chosen and may_write
 
 
 def _find_refusal(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
-    return next((found for check in _CHECKS if (found := check(state, asked)) is not None), None)
+    for check in _CHECKS:
+        found = check(state, asked)
+        if found is not None:
+            return found
+    return None
 
 
 def find_refusal(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
@@ -204,7 +212,10 @@ def _choose_schema(asked: SpawnAsked) -> Mapping[str, JsonValue] | None:
 
 
 def _find_row(config: TreeConfig, agent: str) -> AgentRow:
-    return next(filter(lambda row: row.name == agent, config.agents))
+    for row in config.agents:
+        if row.name == agent:
+            return row
+    raise LookupError(f"the tree has no agent {agent!r}")
 
 
 def _refuse(draft: Draft, asked: SpawnAsked, error: SpawnRefused) -> None:
