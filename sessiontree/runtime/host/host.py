@@ -434,6 +434,8 @@ class HostCore:
 
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, Adopt):
+            for session, epoch in frame.stale:
+                self._kept.take(session, epoch)
             if self._runner is None and not self._leases:
                 self._adopt(frame)
             else:

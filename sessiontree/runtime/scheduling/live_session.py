@@ -46,8 +46,8 @@ class RaisedListener(Protocol):
 class Adoptions(Protocol):
     """The adoptions of one tree's sessions by hosts."""
 
-    def build(self, live: LiveSession) -> Adopt:
-        """Return the frame that makes a host embody a session."""
+    def build(self, live: LiveSession, stale: tuple[tuple[str, int], ...]) -> Adopt:
+        """Return the frame that makes a host embody a session, and drop states that it keeps in vain."""
         ...
 
     def on_embodied(self, live: LiveSession) -> None:

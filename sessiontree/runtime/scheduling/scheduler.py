@@ -17,7 +17,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.runtime.scheduling.grants import Grants
 from sessiontree.runtime.scheduling.live_session import LiveSession
 from sessiontree.runtime.scheduling.pool import Pool, PoolSize
-from sessiontree.runtime.scheduling.session_placement import SessionPlacement, is_at_rest
+from sessiontree.runtime.scheduling.session_placement import SessionPlacement, forget_kept_state, is_at_rest
 from sessiontree.runtime.transport.frames import HostUnsuitable, Kill, Outcome, Release, SessionReturned
 from sessiontree.runtime.transport.link import HostLink, HostLost
 
@@ -157,6 +157,7 @@ class Scheduler:
         pool = self.placement.get_pool(live)
         pool.wanting.discard(live)
         pool.restful.pop(live, None)
+        forget_kept_state(live)
         link = live.link
         if link is None:
             return

@@ -53,9 +53,11 @@ class SessionPlacement:
         keeps = live.kept is not None and live.kept[0] is link and not live.recovered
         live.resumes = live.kept[1] if live.kept is not None and keeps else 0
         if not keeps:
-            live.kept = None
+            forget_kept_state(live)
+        stale = tuple(link.stale)
+        link.stale.clear()
         self._grants.issue(live, live.kind)
-        adopt = live.controller.adoptions.build(live)
+        adopt = live.controller.adoptions.build(live, stale)
         if live.recovered and live.answers:
             live.requeue_answers()
         live.idle = False
@@ -181,6 +183,17 @@ class SessionPlacement:
         link.end()
         for live in lives:
             self._want(live)
+
+
+def forget_kept_state(live: LiveSession) -> None:
+    """Note that the state of a session that a host keeps is not needed there any more.
+
+    The host hears of it with its next adoption: a frame of its own would cost as much as what it saves.
+    """
+    if live.kept is not None:
+        link, epoch = live.kept
+        link.stale.append((live.session, epoch))
+        live.kept = None
 
 
 def has_intent(given: Input) -> bool:

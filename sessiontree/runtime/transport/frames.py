@@ -61,6 +61,8 @@ class Adopt:
     host that does not have it lets the session go. 0 = the facts are the state."""
     denied_in: str = ""
     """Where it is said that its System calls are refused, as an error says it; empty = nowhere."""
+    stale: tuple[tuple[str, int], ...] = ()
+    """States of sessions, each with the epoch at whose end the host kept it, that nobody will ask for."""
 
 
 @add_quick_pickle

@@ -153,6 +153,8 @@ class HostLink:
         """Fires when those that wait at the host may have waited for too long; set by the scheduler."""
         self.pool = ""
         """Name of its pool; set by the scheduler."""
+        self.stale: list[tuple[str, int]] = []
+        """The states that the host keeps in vain, for its next adoption to say; set by the scheduler."""
         self.blamed: object | None = None
         """The session whose work ended the host, if the host itself said so."""
         self.unusable = False

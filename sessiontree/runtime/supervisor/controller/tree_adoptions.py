@@ -56,8 +56,8 @@ class TreeAdoptions:
         """Record the adoptions so far at once."""
         self._record_adoptions()
 
-    def build(self, live: LiveSession) -> Adopt:
-        """Return the frame that makes a host embody a session."""
+    def build(self, live: LiveSession, stale: tuple[tuple[str, int], ...]) -> Adopt:
+        """Return the frame that makes a host embody a session, and drop states that it keeps in vain."""
         spec = self._controller.state.sessions[live.session].spec
         texts: tuple[str, ...] = ()
         if live.journaled and not live.resumes:
@@ -85,6 +85,7 @@ class TreeAdoptions:
             "" if texts or live.resumes else self._controller.config.guidance,
             live.resumes,
             self._explain_denial(spec),
+            stale,
         )
 
     def _explain_denial(self, spec: SessionSpec) -> str:
