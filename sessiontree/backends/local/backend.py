@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sessiontree.contracts.errors import TreeNotFound, WrongLoop
 from sessiontree.contracts.facts.tree_config import TreeConfig
@@ -29,7 +29,7 @@ from sessiontree.models.port import GatewayModel
 from sessiontree.policy.compiled import compile_policy
 from sessiontree.protected import own_places
 from sessiontree.runtime.gateway.model_gateway import GatewayCore
-from sessiontree.runtime.host.host import HostCore, HostResources
+from sessiontree.runtime.host.host import MAX_KEPT_CHARS, HostCore, HostResources, SharedSessions
 from sessiontree.runtime.memory.memory_api import Ended, MemoryRight, ScopeAnswer
 from sessiontree.runtime.memory.memory_peers import open_store
 from sessiontree.runtime.memory.memory_service import MemoryService
@@ -81,10 +81,16 @@ class LocalTransport:
     embodied: tuple[str, int] | None = None
 
     def __init__(
-        self, host: HostCore, faults: Faults | None, on_close: Callable[[LocalTransport], None]
+        self,
+        host: HostCore,
+        faults: Faults | None,
+        on_close: Callable[[LocalTransport], None],
+        shelf: object | None = None,
     ) -> None:
         self.pid = os.getpid()  # not that of the process that loaded this: one may be forked from it
         self.host = host
+        self.shelf = shelf or self
+        """Where the host keeps states of sessions; the same object = together with other hosts."""
         self._faults = faults
         self._on_close = on_close
         self._dead = False
@@ -170,6 +176,8 @@ class LocalTransport:
 
 T = TypeVar("T")
 DEFAULT_SLOTS = 64
+SHARED_CHARS: Final = 8 * MAX_KEPT_CHARS
+"""How long the facts of all states that the hosts of this process keep may be together."""
 POOL = "host"
 """All kinds share one pool, because they all run in one process."""
 
@@ -216,6 +224,7 @@ class LocalBackend:
         self._ahead = ahead
         self._hub = ProgressHub()
         self._turns = CommandTurns()
+        self._kept = SharedSessions(SHARED_CHARS)
         self._clock = TreeClock()
         self._models: dict[str, Mapping[str, GatewayModel]] = {}
         self.equipment: dict[str, HostResources] = {}
@@ -314,9 +323,15 @@ class LocalBackend:
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
         host = HostCore(
-            self._equip, self.services, self.memory, self._hub, self._clock.now_ms, turns=self._turns
+            self._equip,
+            self.services,
+            self.memory,
+            self._hub,
+            self._clock.now_ms,
+            turns=self._turns,
+            kept=self._kept,
         )
-        transport = LocalTransport(host, self._faults, self.transports.remove)
+        transport = LocalTransport(host, self._faults, self.transports.remove, self._kept)
         self.transports.append(transport)
         return transport
 

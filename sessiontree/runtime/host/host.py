@@ -279,6 +279,8 @@ class KeptSessions:
     A state is current for as long as nothing else embodies the session, which the supervisor knows.
     """
 
+    most_chars: int = MAX_KEPT_CHARS
+    """Their size at most, in characters."""
     equipment: str = ""
     """Name of the tree's equipment."""
     size: int = 0
@@ -296,7 +298,7 @@ class KeptSessions:
         """Keep a state."""
         self.states[session, epoch] = state
         self.size += state.chars
-        while self.size > MAX_KEPT_CHARS:
+        while self.size > self.most_chars:
             self.size -= self.states.popitem(last=False)[1].chars
 
     def take(self, session: str, epoch: int) -> RunnerState | None:
@@ -305,6 +307,15 @@ class KeptSessions:
         if state is not None:
             self.size -= state.chars
         return state
+
+
+class SharedSessions(KeptSessions):
+    """The same for several hosts of one process, with states of all their trees; epochs tell them apart."""
+
+    __slots__ = ()
+
+    def only(self, equipment: str) -> None:
+        """Keep the states of other trees: other hosts serve them."""
 
 
 @dataclass(slots=True)
@@ -329,6 +340,7 @@ class HostCore:
         passed_ms: The time that clocks of trees count from. On another machine than the supervisor's it is
             the supervisor's time, because each machine counts from its own start.
         turns: The turns of commands in this process; None = this host is the only one in it.
+        kept: Where it keeps states; None = for itself.
     """
 
     def __init__(  # noqa: PLR0913 - what it shares with others, by name
@@ -341,6 +353,7 @@ class HostCore:
         process: HostProcess | None = None,
         passed_ms: Callable[[], int] = read_monotonic_ms,
         turns: CommandTurns | None = None,
+        kept: KeptSessions | None = None,
     ) -> None:
         self._equip = equip
         self._services = services
@@ -358,7 +371,7 @@ class HostCore:
         self._leaving: list[SessionRunner] = []
         self._leases: OrderedDict[int, Lease] = OrderedDict()
         """By epoch, the sessions that wait."""
-        self._kept = KeptSessions()
+        self._kept = kept or KeptSessions()
         self._opened: tuple[tuple[str, str], WorkspaceWriter] | None = None
         """The workspace of the last session, by its tree's equipment and path."""
         self._shell: SessionShell | None = None

@@ -50,7 +50,7 @@ class SessionPlacement:
         self._epochs += 1
         live.epoch = self._epochs
         live.taken = 0
-        keeps = live.kept is not None and live.kept[0] is link and not live.recovered
+        keeps = live.kept is not None and live.kept[0].shelf is link.shelf and not live.recovered
         live.resumes = live.kept[1] if live.kept is not None and keeps else 0
         if not keeps:
             forget_kept_state(live)

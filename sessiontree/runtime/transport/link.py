@@ -145,6 +145,8 @@ class HostLink:
         """Bind the transport and begin to poll."""
         self.name = name
         self.transport = transport
+        self.shelf: object = getattr(transport, "shelf", self)
+        """Where its host keeps states; hosts of one process may share it."""
         self.leases: dict[int, object] = {}
         """The sessions at the host by epoch, set by the scheduler: the first one runs, the others wait."""
         self.born = self.since = asyncio.get_running_loop().time()

@@ -12,6 +12,7 @@ from sessiontree import (
     FunctionModel,
     Limits,
     ModelRequest,
+    Runtime,
     SessionHandle,
     SessionResult,
     SessionStatus,
@@ -241,6 +242,31 @@ async def test_session_that_went_on_elsewhere_is_not_continued_where_it_was(tmp_
         states = [each for made in backend.made for each in made.host._kept.states if each not in told]
         assert len(states) > 2
         assert len({session for session, _ in states}) == len(states)
+
+
+async def test_hosts_of_one_process_share_what_they_keep(tmp_path: Path) -> None:
+    """No session is read from its facts again, whichever host it goes on at; states of another tree stay."""
+    async with (
+        Runtime(tmp_path / "state", backend="local", slots=2) as runtime,
+        SessionTree(tmp_path, model=MODEL, limits=WIDE, runtime=runtime) as tree,
+        SessionTree(tmp_path, model=MODEL, limits=WIDE, runtime=runtime) as other,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        backend: Any = runtime.backend
+        trees = (tree, other, tree, other, tree)
+        branches = [await each.main.spawn("branch", "begin") for each in trees]
+        assert await alternate(*branches) == ["3"] * 5 + ["5"] * 5 + ["7"] * 5
+        assert len({id(made.host._kept) for made in backend.transports}) == 1
+        read: list[str] = []
+        whole = backend.core.journal.read_session
+
+        def note(tree_id: str, session: str, **more: Any) -> Any:
+            read.append(session)
+            return whole(tree_id, session, **more)
+
+        backend.core.journal.read_session = note
+        assert await alternate(*branches) == ["9"] * 5 + ["11"] * 5 + ["13"] * 5
+        assert [session for session in read if session.startswith("main/")] == []
 
 
 def test_what_a_host_keeps_is_bounded() -> None:
