@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from sessiontree.contracts.facts import session_facts as facts
@@ -54,8 +55,14 @@ def evolve(state: SessionState, fact: SessionFact) -> SessionState:
     return state
 
 
+@lru_cache(maxsize=64)
+def _share_text(text: str) -> str:
+    """Return the text: sessions with equal prompts hold one object."""
+    return text
+
+
 def _on_opened(state: SessionState, fact: facts.Opened) -> None:
-    state.system_prompt = fact.system_prompt
+    state.system_prompt = _share_text(fact.system_prompt)
     state.tools = fact.tools
     state.model = fact.model
     state.compaction_model = fact.compaction_model

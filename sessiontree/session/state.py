@@ -5,8 +5,9 @@ Only ``evolve`` changes it. Members of a call or a ledger entry have the same na
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields
+from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree.contracts.facts.rewind import RecordedCalls
 from sessiontree.contracts.facts.session_facts import (
@@ -245,6 +246,21 @@ class SessionState:
     offer: tuple[str, str, JsonValue] | None = None
     """The final message that ends the session: status, summary, output; None while there is work to do."""
 
+    def __getattr__(self, name: str) -> Any:
+        """Return a list or table whose room was given back, empty."""
+        kind = _CONTAINERS.get(name)
+        if kind is None:
+            raise AttributeError(name)
+        made = kind()
+        setattr(self, name, made)
+        return made
+
+    def release_empty(self) -> None:
+        """Give back the room of empty lists and tables: thousands of sessions may be kept while they wait."""
+        for name in _CONTAINERS:
+            if not getattr(self, name):
+                delattr(self, name)
+
     @property
     def steered(self) -> bool:
         """Whether a steering message waits."""
@@ -281,6 +297,12 @@ class SessionState:
         """All principals that current work is done for, including calls that wait."""
         own = self.asked_by if self.in_turn else ()
         return join_principals(own, *(call.asked_by for call in self.calls.values()))
+
+
+_CONTAINERS: Final[Mapping[str, Callable[[], Any]]] = {
+    each.name: each.default_factory for each in fields(SessionState) if each.default_factory in {list, dict}
+}
+"""The lists and tables of a state, by name."""
 
 
 def make_initial_state(spec: SessionSpec, limits: Limits, id_key: str = "") -> SessionState:

@@ -296,6 +296,7 @@ class KeptSessions:
 
     def keep(self, session: str, epoch: int, state: RunnerState) -> None:
         """Keep a state."""
+        state.state.release_empty()
         self.states[session, epoch] = state
         self.size += state.chars
         while self.size > self.most_chars:
