@@ -300,7 +300,9 @@ class SessionState:
 
 
 _CONTAINERS: Final[Mapping[str, Callable[[], Any]]] = {
-    each.name: each.default_factory for each in fields(SessionState) if each.default_factory in {list, dict}
+    each.name: each.default_factory
+    for each in fields(SessionState)
+    if each.default_factory is list or each.default_factory is dict
 }
 """The lists and tables of a state, by name."""
 

@@ -17,7 +17,7 @@ from sessiontree.contracts.kinds import (
 from sessiontree.contracts.recorded.approvals import ApprovalMode, Rule
 from sessiontree.contracts.recorded.capabilities import SHELL, list_capabilities
 from sessiontree.contracts.recorded.child_workspaces import WorkspaceCopy
-from sessiontree.contracts.recorded.codec import declare_shared, declare_sparse, register_kind
+from sessiontree.contracts.recorded.codec import declare_sparse, register_kind
 from sessiontree.contracts.recorded.programs import ProgramCall
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.settings.model_settings import ModelSettings
@@ -194,7 +194,7 @@ class ForkPoint:
     """The other tree's nonce; it made the ids in the shared facts."""
 
 
-@register_kind("tree_config")
+@register_kind("tree_config", shared="tools")
 @dataclass(frozen=True, slots=True)
 class TreeConfig:
     """Everything fixed for the life of a tree."""
@@ -219,7 +219,7 @@ class TreeConfig:
     owns_channel: bool
     """Whether Main can show approvals."""
     budget: Budget | None
-    tools: tuple[ToolRow, ...] = declare_shared()
+    tools: tuple[ToolRow, ...]
     """All tools of the tree, sorted by name."""
     agents: tuple[AgentRow, ...]
     """All agents; the first is Main's."""

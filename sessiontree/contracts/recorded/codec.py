@@ -60,6 +60,8 @@ class _Shape:
     """All members, each with the converter that reads it back."""
     sparse: dict[str, Any] = field(default_factory=dict)
     """Members that are omitted if they have that value; their absence means it."""
+    shared: str = ""
+    """The field whose tuple many values share, so that its text is made once for them."""
 
 
 _SHAPES: dict[str, _Shape] = {}
@@ -70,14 +72,17 @@ _OWN_MEMBERS = {"kind", "v"}
 _MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage)
 
 
-def register_kind(kind: str, version: int = 1) -> Callable[[C], C]:
-    """Register a frozen dataclass under a kind (unique and permanent) and its current version."""
+def register_kind(kind: str, version: int = 1, *, shared: str = "") -> Callable[[C], C]:
+    """Register a frozen dataclass under a kind (unique and permanent) and its current version.
+
+    ``shared`` is a field whose tuple many values share: its text is made once for them.
+    """
 
     def register(cls: C) -> C:
         if kind in _SHAPES:
             raise ValueError(f"two classes are recorded as {kind!r}")
         add_quick_pickle(cls)
-        _SHAPES[kind] = _Shape(cls, version)
+        _SHAPES[kind] = _Shape(cls, version, shared=shared)
         _KIND_OF[cls] = kind
         return cls
 
@@ -91,11 +96,6 @@ def declare_sparse(default: Any) -> Any:
     default. The default must be immutable.
     """
     return field(default=default, metadata={"sparse": True})
-
-
-def declare_shared() -> Any:
-    """Return the declaration of a field whose tuple many values share; its text is made once for them."""
-    return field(metadata={"shared": True})
 
 
 def declare_held(*, before: bool = False) -> Any:
@@ -321,8 +321,9 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
         if member.metadata.get("sparse") is True
     }
     writers = [_make_writer(hints[name], encode) for name, (_, encode, _) in zip(names, pairs, strict=True)]
-    shared = [member.metadata.get("shared") is True for member in fields(shape.cls)]
-    writers = [_remember(write) if each else write for write, each in zip(writers, shared, strict=True)]
+    if shape.shared:
+        place = names.index(shape.shared)
+        writers[place] = _remember(writers[place])
     _WRITERS[shape.cls] = _compose(shape, names, hints, writers)
     if len(names) == 1:
         only = attrgetter(*names)

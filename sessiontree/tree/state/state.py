@@ -8,7 +8,7 @@ state: the layer includes the decision's own facts, and the state below does not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, field, fields, replace
+from dataclasses import field, fields, replace
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
@@ -484,6 +484,6 @@ def make_initial_tree() -> TreeState:
     made = object.__new__(TreeState)
     for each in fields(TreeState):
         if each.name not in _LAYERED:
-            has_factory = each.default_factory is not MISSING
-            setattr(made, each.name, each.default_factory() if has_factory else each.default)
+            make = each.default_factory
+            setattr(made, each.name, make() if callable(make) else each.default)
     return made

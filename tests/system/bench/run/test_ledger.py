@@ -286,7 +286,12 @@ async def test_note_joins_the_next_transaction_and_waits_for_none(
             found = await ledger.do(lambda db: db.execute("SELECT tree_id FROM attempts").fetchall())
         assert found == [("t1",)]
         assert said.count("BEGIN IMMEDIATE") == 1
-        await ledger.do(lambda db: db.set_trace_callback(lambda text: text == "COMMIT" and written.set()))
+
+        def hear(text: str) -> None:
+            if text == "COMMIT":
+                written.set()
+
+        await ledger.do(lambda db: db.set_trace_callback(hear))
         written.clear()
         ledger.note_tree(lease, "t2")
         assert await asyncio.to_thread(written.wait, 60.0)
