@@ -58,9 +58,7 @@ class Stored:
             DamageError: a column holds another type than was written.
         """
         n, first_seq, count, prev_hash, own_hash, body = row
-        numbers = isinstance(n, int) and isinstance(first_seq, int) and isinstance(count, int)
-        texts = isinstance(prev_hash, bytes) and isinstance(own_hash, bytes) and isinstance(body, bytes)
-        if not numbers or not texts:
+        if tuple(map(type, row)) != (int, int, int, bytes, bytes, bytes):
             raise DamageError(f"segment {n!r} holds values of a wrong type")
         return cls(n, first_seq, count, prev_hash, own_hash, body)
 

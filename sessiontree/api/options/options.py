@@ -43,7 +43,7 @@ from sessiontree.contracts.settings.settings import (
     Budget,
     Limits,
     MessagePolicy,
-    get_defaults,
+    get_default_settings,
     suggest_names,
     suggest_nearest,
 )
@@ -139,7 +139,7 @@ def build_tree_config(  # noqa: PLR0913 - one value for each thing a tree is mad
         rules_number=RULES,
         created_at_ms=read_machine_ms(),
         model=model_name,
-        limits=limits or get_defaults(Limits),
+        limits=limits or get_default_settings(Limits),
         mode=choose_mode(approvals),
         rules=rules,
         smart_rules=tuple(smart_rules),
@@ -181,7 +181,7 @@ def load_policy(given: PolicyLike) -> PolicyConfig:
         ConfigError: the policy is not valid, or the file can't be read; names the member.
     """
     if given is None:
-        return get_defaults(PolicyConfig)
+        return get_default_settings(PolicyConfig)
     if isinstance(given, PolicyConfig):
         return given
     text, form = _read(Path(given), "policy")
@@ -447,7 +447,7 @@ def collect_message_policies(
     Raises:
         ConfigError: the channel's is not a MessagePolicy, or names an agent that the tree does not have.
     """
-    no_limits = get_defaults(MessagePolicy)
+    no_limits = get_default_settings(MessagePolicy)
     said = get_channel_members(channel).get("message_policy") or no_limits
     for name in said.agents or ():
         if name not in agents:
@@ -469,7 +469,7 @@ def collect_agents(
     Raises:
         ConfigError: one comes from a file below ``root``, the workspace; or Main's is missing.
     """
-    given = {"default": get_defaults(AgentSpec), **(agents or {})}
+    given = {"default": get_default_settings(AgentSpec), **(agents or {})}
     check_not_inside(given, root)
     if main not in given:
         raise ConfigError(f"agent: no agent is named {main!r}; {suggest_names(main, given)}")

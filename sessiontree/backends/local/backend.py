@@ -38,7 +38,7 @@ from sessiontree.runtime.scheduling.pool import PoolSize
 from sessiontree.runtime.scheduling.settings import list_hidden_places, list_private_places
 from sessiontree.runtime.supervisor.host_requests import answer_hosts
 from sessiontree.runtime.supervisor.local_supervisor import LocalSupervisor
-from sessiontree.runtime.supervisor.process.garbage import COLLECTIONS
+from sessiontree.runtime.supervisor.process.collection_interval import COLLECTIONS
 from sessiontree.runtime.supervisor.supervisor import Supervisor
 from sessiontree.runtime.supervisor.tree_resources import TreeResources
 from sessiontree.runtime.timing.clock import TreeClock

@@ -320,7 +320,11 @@ class Ledger:
             row = self._rules.give_back(sample_row(db, key), lease.lease_id, ending, retries)
             # Also for a lease that no longer counts: what it cost was spent.
             self._end(
-                db, lease.lease_id, "cancelled" if ending == "cancelled" else "error", cost_usd, read_time_ms(db)
+                db,
+                lease.lease_id,
+                "cancelled" if ending == "cancelled" else "error",
+                cost_usd,
+                read_time_ms(db),
             )
             if error is not None:
                 kind = FailureKind.CRASH if row is not None and row.state == "failed" else failure

@@ -279,7 +279,7 @@ def end_attempt(
     now_ms: int,
     outcome: str,
     cost_usd: float,
-    told: Mapping[str, Any] = MappingProxyType({}),
+    notes: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """End an attempt, and count what it cost; once.
 
@@ -289,13 +289,13 @@ def end_attempt(
         now_ms: The time.
         outcome: How it ended.
         cost_usd: What it cost; more may be known already.
-        told: What else is noted of it, by column.
+        notes: What else is noted of it, by column.
     """
-    columns = "".join(f", {name} = ?" for name in told)
+    columns = "".join(f", {name} = ?" for name in notes)
     ended = db.execute(
         "UPDATE attempts SET ended_at_ms = ?, outcome = ?, cost_usd = max(cost_usd, ?), "  # noqa: S608 - names of this room
         f"reserved_usd = NULL{columns} WHERE lease_id = ? AND ended_at_ms IS NULL RETURNING cost_usd",
-        (now_ms, outcome, cost_usd, *told.values(), lease_id),
+        (now_ms, outcome, cost_usd, *notes.values(), lease_id),
     ).fetchone()
     if ended is not None and ended[0]:
         db.execute(

@@ -40,7 +40,7 @@ from sessiontree.bench.suite.workspaces import find_template
 from sessiontree.contracts.errors import describe_error
 from sessiontree.contracts.settings.given_values import Edge, Give
 from sessiontree.interpreter.import_guard import keep_out
-from sessiontree.runtime.supervisor.process.garbage import COLLECTIONS
+from sessiontree.runtime.supervisor.process.collection_interval import COLLECTIONS
 from sessiontree.workspace.removal import remove_tree
 
 T = TypeVar("T")

@@ -164,7 +164,7 @@ S = TypeVar("S", bound=StrictSettings)
 _DEFAULTS: Final[dict[type[StrictSettings], StrictSettings]] = {}
 
 
-def get_defaults(kind: type[S]) -> S:
+def get_default_settings(kind: type[S]) -> S:
     """Return settings that are all at their defaults: one object for all, since settings never change."""
     made = _DEFAULTS.get(kind)
     if made is None:

@@ -73,12 +73,12 @@ from sessiontree.runtime.rights.session_rights import (
     Link,
     MemoryHandle,
     MemoryWriterHandle,
-    ObservingHandles,
     PreviewsHandle,
     ServerToolsHandle,
     SessionsHandle,
     StatusHandle,
     SubtreeHandle,
+    WorkerHandles,
     build_rights,
     make_session_policy,
 )
@@ -623,8 +623,8 @@ class HostCore:
         reader: Reader,
         writer: WorkspaceWriter,
         jobs: Jobs | None,
-    ) -> ObservingHandles:
-        observing = ObservingHandles(
+    ) -> WorkerHandles:
+        observing = WorkerHandles(
             reader=reader,
             status=StatusHandle(link),
             memory=MemoryHandle(link),

@@ -55,7 +55,7 @@ from sessiontree.contracts.recorded.capabilities import BROWSER, SPEECH, VISION
 from sessiontree.contracts.recorded.child_workspaces import ChildChanges, ChildWorkspaces
 from sessiontree.contracts.recorded.cron import Cron, CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.recorded.senders import Principal
-from sessiontree.contracts.settings.settings import get_defaults
+from sessiontree.contracts.settings.settings import get_default_settings
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.contracts.values.jsonable import JsonValue
@@ -115,9 +115,9 @@ def make_policy_row(
 def read_journaled_policy(config: TreeConfig) -> tuple[PolicyConfig, str]:
     """Return a journaled tree's policy and group; entries without a match are no longer an error."""
     if config.policy is None:
-        return get_defaults(PolicyConfig), ""
+        return get_default_settings(PolicyConfig), ""
     if not config.policy.config:
-        return get_defaults(PolicyConfig), config.policy.group
+        return get_default_settings(PolicyConfig), config.policy.group
     return PolicyConfig.model_validate({**config.policy.config, "strict": False}), config.policy.group
 
 
@@ -340,7 +340,7 @@ _CLASSES: Final = {name: _make_facade_class(port) for name, port in PORTS.items(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObservingHandles:
+class WorkerHandles:
     """The handles that a host can give to every kind of session."""
 
     reader: Reader
@@ -353,7 +353,7 @@ class ObservingHandles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handles(ObservingHandles):
+class Handles(WorkerHandles):
     """All handles that a host can give; ``build_rights`` selects those for a kind of session."""
 
     writer: Writer
@@ -385,7 +385,7 @@ def build_rights(
     kind: SessionKind,
     workspace: Path,
     config: AgentConfig,
-    handles: ObservingHandles,
+    handles: WorkerHandles,
     tree_id: str = "",
     refused: str = "",
 ) -> SessionRights:

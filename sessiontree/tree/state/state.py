@@ -406,14 +406,14 @@ class TreeState:
 
     def __getattr__(self, name: str) -> Any:
         """Return a table or groups, made when they are first used: a tree and a decision use few of them."""
-        kind = _LAYERED.get(name)
-        if kind is None:
+        if name not in _LAYERED:
             raise AttributeError(name)
         below = self._below
         if below is None:
-            made = kind()
+            made = _LAYERED[name]()
         else:
-            made = Groups(getattr(below, name)) if kind is Groups else TableLayer(getattr(below, name))
+            covered = getattr(below, name)
+            made = Groups(covered) if type(covered) is Groups else TableLayer(covered)
         setattr(self, name, made)
         return made
 
@@ -484,6 +484,5 @@ def make_initial_tree() -> TreeState:
     made = object.__new__(TreeState)
     for each in fields(TreeState):
         if each.name not in _LAYERED:
-            make = each.default_factory
-            setattr(made, each.name, make() if callable(make) else each.default)
+            setattr(made, each.name, make() if callable(make := each.default_factory) else each.default)
     return made

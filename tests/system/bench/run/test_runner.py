@@ -28,7 +28,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.bench import Attempt, Sample, Score
-from sessiontree.runtime.supervisor.process.garbage import YOUNG
+from sessiontree.runtime.supervisor.process.collection_interval import YOUNG
 from tests.system.bench.suite_fixtures import ECHO, Heard, ended, exact, rows, samples, solve, suite
 
 LOCAL: dict[str, Any] = {"backend": "local"}

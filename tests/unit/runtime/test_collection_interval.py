@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sessiontree.runtime.supervisor.process.garbage import CollectionThreshold
+from sessiontree.runtime.supervisor.process.collection_interval import CollectionInterval
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def restored() -> Iterator[None]:
 def test_threshold_is_raised_while_somebody_holds_it(usual: int, held: int) -> None:
     """The last one puts back what the first one found; one that is higher, or off, stays."""
     gc.set_threshold(usual, 7, 3)
-    threshold = CollectionThreshold(5_000)
+    threshold = CollectionInterval(5_000)
     for _ in range(2):
         threshold.hold()
         assert gc.get_threshold() == (held, 7, 3)

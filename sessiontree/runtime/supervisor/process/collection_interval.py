@@ -14,7 +14,7 @@ YOUNG: Final = 10_000
 """How many objects more than before there are when the next search begins."""
 
 
-class CollectionThreshold:
+class CollectionInterval:
     """Raises the threshold of the process while it has at least one holder.
 
     Args:
@@ -45,5 +45,5 @@ class CollectionThreshold:
                 gc.set_threshold(*self._before)
 
 
-COLLECTIONS: Final = CollectionThreshold(YOUNG)
+COLLECTIONS: Final = CollectionInterval(YOUNG)
 """The threshold belongs to the process, and so does the count of holders."""
