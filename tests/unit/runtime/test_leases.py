@@ -237,9 +237,9 @@ async def test_session_that_went_on_elsewhere_is_not_continued_where_it_was(tmp_
             adopts = [frame for frame in transport.frames if isinstance(frame, Adopt)]
             here = {(adopt.session, adopt.epoch) for adopt in adopts}
             assert all((adopt.session, adopt.kept) in here for adopt in adopts if adopt.kept)
-        # What a host keeps in vain, it is told with its next adoption.
-        told = {each for link in backend.core.scheduler.links for each in link.stale}
-        states = [each for made in backend.made for each in made.host._kept.states if each not in told]
+        # A host learns with its next adoption what it keeps in vain.
+        stale = {each for link in backend.core.scheduler.links for each in link.stale}
+        states = [each for made in backend.made for each in made.host._kept.states if each not in stale]
         assert len(states) > 2
         assert len({session for session, _ in states}) == len(states)
 
