@@ -1,6 +1,6 @@
 """How many files of the project one action passes, and how many calls it takes: what a stranger has to read.
 
-Each action is traced on the local backend, on the event loop's thread alone. It is done six times in one
+Each action is traced on the local backend, on the event loop's thread alone. It is done twelve times in one
 tree, and the fewest files and calls count: a loaded machine, a timer or a cache that is still empty can only
 add some. The bounds may only shrink, unless a class is cut into parts that have files of their own.
 """
@@ -21,22 +21,22 @@ from sessiontree import FunctionModel, Limits, ModelRequest, PermissionTier, Ses
 from sessiontree.bench import Attempt, Sample, Suite, exact
 from sessiontree.models.answers import Answer
 
-TIMES = 6
+TIMES = 12
 """How often each action is traced."""
 LIMITS = Limits(max_repeats=TIMES + 3)
 """The same call may be traced each time: no warning comes before the last one."""
 MAX_FILES = {"read": 33, "write": 64, "approval": 66, "spawn": 85, "memory_search": 40, "sample": 154}
 """Files that each action may pass."""
 MAX_CALLS = {
-    "read": 250,
-    "write": 650,
-    "approval": 1_150,
-    "spawn": 1_200,
-    "memory_search": 340,
-    "sample": 2_400,
+    "read": 160,
+    "write": 490,
+    "approval": 900,
+    "spawn": 850,
+    "memory_search": 200,
+    "sample": 2_000,
 }
-"""Calls of the project's functions that each action may take: what a quiet machine needs, and a fifth more,
-because tasks that wait for time run again on a busy one."""
+"""Calls of the project's functions that each action may take. The fewest of twelve count, so that tasks that wait
+for time, and run again on a busy machine, add none."""
 
 
 class Trace:
