@@ -14,6 +14,7 @@ import pytest
 
 from sessiontree.backends.ray.engine import engine
 from sessiontree.backends.ray.engine.engine_settings import RayOptions
+from sessiontree.contracts.errors import ConfigError
 
 WITHIN_S = 60.0
 
@@ -38,7 +39,9 @@ def test_engine_takes_what_was_started_early(runs: list[Any]) -> None:
     engine.begin_early()
     engine.begin_early()
     (lease,) = runs
-    assert engine.enter(RayOptions()) is lease
+    assert isinstance(lease, Lease)
+    entered: object = engine.enter(RayOptions())
+    assert entered is lease
     assert runs == [lease]
     assert lease.give_back()
 
@@ -50,7 +53,7 @@ def test_settings_that_are_wrong_are_reported_by_the_engine(
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     engine.begin_early()
     assert runs == []
-    with pytest.raises(engine.ConfigError, match="RAY_AUTH_MODE"):
+    with pytest.raises(ConfigError, match="RAY_AUTH_MODE"):
         engine.enter(RayOptions())
 
 
