@@ -35,8 +35,8 @@ MAX_CALLS = {
     "memory_search": 200,
     "sample": 2_000,
 }
-"""Calls of the project's functions that each action may take. The fewest of twelve count, so that tasks that wait
-for time, and run again on a busy machine, add none."""
+"""Calls of the project's functions that each action may take. The fewest of twelve count, so that tasks that
+wait for time, and run again on a busy machine, add none."""
 
 
 class Trace:
