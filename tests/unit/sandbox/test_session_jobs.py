@@ -103,9 +103,10 @@ async def test_end_of_the_input_is_the_end_of_what_is_read(tmp_path: Path) -> No
 async def test_terminal_is_the_sandboxs_own_and_its_screen_is_drawn(tmp_path: Path) -> None:
     """Of the size that was asked for; colours and movements are not in its text."""
     jobs = jobs_in(tmp_path)
-    job_id = await started(jobs, r"tty; stty size; printf '\e[31mred\e[0m\e[5;1Hlow'; read -s x", window=True)
+    drawn = r"tty; stty size; stty -echo; printf '\e[31mred\e[0m\e[5;1Hlow'; read x"
+    job_id = await started(jobs, drawn, window=True)
     said = ""
-    while "low" not in said:  # the terminal echoes what is written before "read -s" runs
+    while "low" not in said:  # by then the terminal echoes nothing, so what is written moves nothing
         _, part = await jobs.read(job_id, offset=None, limit=1000, wait_s=LONG_S)
         said += part.text
     await jobs.write(job_id, b"go\r")
