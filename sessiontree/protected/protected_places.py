@@ -316,10 +316,7 @@ class ProtectedPlaces:
         """Yield the hook directories below the root of the repositories around a path."""
         ways = [self._root, *("/".join((self._root, *whole[: at + 1])) for at in range(len(whole) - 1))]
         for worktree in (*ways, *self._above):
-            if not os.path.lexists(f"{worktree}/{GIT}"):
-                continue
-            repository = find_repository(worktree)
-            for place in () if repository is None else hook_directories(repository, worktree):
+            for place in _find_hooks(worktree):
                 name = self._make_relative(os.path.realpath(place))
                 if name is not None and name != ".":
                     yield name
@@ -419,8 +416,7 @@ class _Kept:
 
     def take_hooks(self, worktree: str) -> None:
         """Add the hook directories of a worktree's repository, and the files that name them."""
-        repository = find_repository(worktree)
-        for place in () if repository is None else hook_directories(repository, worktree):
+        for place in _find_hooks(worktree):
             self.take_or_keep_away(place)
 
     def seen(self) -> Seen:
@@ -460,6 +456,12 @@ def _has_entry(directory_fd: int, before: str, name: str) -> bool:
 
 def _get_identity(status: os.stat_result) -> Identity:
     return status.st_dev, status.st_ino
+
+
+def _find_hooks(worktree: str) -> set[str]:
+    # One look suffices for most directories: they are no worktrees.
+    repository = find_repository(worktree) if os.path.lexists(f"{worktree}/{GIT}") else None
+    return set() if repository is None else hook_directories(repository, worktree)
 
 
 def _find_other_names(root: str, paths: Iterable[str]) -> list[str]:

@@ -106,20 +106,6 @@ def declare_held(*, before: bool = False) -> Any:
     return field(default=None, metadata={"sparse": True, "held": "before" if before else "after"})
 
 
-_NOWHERE: Final = (-1, "")
-
-
-@dataclass(frozen=True, slots=True)
-class _Holds:
-    """Which facts a class of facts may hold: by their class, place and name of the member."""
-
-    after: Mapping[type[Any], tuple[int, str]]
-    before: Mapping[type[Any], tuple[int, str]]
-
-
-_HOLDS: dict[type[Any], _Holds] = {}
-
-
 class FactJoiner:
     """The texts of facts with one cause and time; a fact is in the text of its neighbour if that holds it.
 
@@ -139,15 +125,13 @@ class FactJoiner:
         """Add a single fact, with what :func:`pack` returns for it."""
         cls, head, texts = type(fact), self._head, self.texts
         if head is not None:
-            holds = _HOLDS.get(head) or _find_held(head)
-            place, name = holds.after.get(cls, _NOWHERE)
+            place, name = _HOLDS[head].after.get(cls, _NOWHERE)
             # Only a later member: a fact holds others in the order in which they followed.
             if place > self._filled:
                 texts[-1] = f'{texts[-1][:-1]},"{name}":{text}}}'
                 self._filled = place
                 return
-            holds = _HOLDS.get(cls) or _find_held(cls)
-            place, name = holds.before.get(head, _NOWHERE)
+            place, name = _HOLDS[cls].before.get(head, _NOWHERE)
             if place >= 0:
                 texts[-1] = f'{text[:-1]},"{name}":{texts[-1]}}}'
                 self._head, self._filled = cls, place
@@ -176,7 +160,7 @@ def pack_joined(facts: Sequence[Any]) -> list[str]:
 
 def list_parts(fact: Any) -> tuple[Any, ...]:
     """Return the single facts that a fact holds, itself among them, in their order."""
-    holds = _find_held(type(fact))
+    holds = _HOLDS[type(fact)]
     if not holds.after and not holds.before:
         return (fact,)
     values = [getattr(fact, each.name) for each in fields(fact)]
@@ -188,7 +172,7 @@ def list_parts(fact: Any) -> tuple[Any, ...]:
 def list_wire_parts(wire: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the wire objects of the single facts that one holds, itself among them, in their order."""
     shape = _SHAPES.get(str(wire.get("kind")))
-    holds = None if shape is None else _find_held(shape.cls)
+    holds = None if shape is None else _HOLDS[shape.cls]
     if holds is None or not (holds.after or holds.before):
         return [dict(wire)]
     own = dict(wire)
@@ -211,9 +195,21 @@ def _take_facts(values: list[Any], members: Mapping[type[Any], tuple[int, str]])
     return found
 
 
-def _find_held(cls: type[Any]) -> _Holds:
-    found = _HOLDS.get(cls)
-    if found is None:
+_NOWHERE: Final = (-1, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Holds:
+    """Which facts a class of facts may hold: by their class, place and name of the member."""
+
+    after: Mapping[type[Any], tuple[int, str]]
+    before: Mapping[type[Any], tuple[int, str]]
+
+
+class _HoldsByClass(dict[type[Any], _Holds]):
+    """The same for every class of facts, made when it is first asked for."""
+
+    def __missing__(self, cls: type[Any]) -> _Holds:
         after: dict[type[Any], tuple[int, str]] = {}
         before: dict[type[Any], tuple[int, str]] = {}
         hints = get_type_hints(cls)
@@ -222,8 +218,11 @@ def _find_held(cls: type[Any]) -> _Holds:
             if when is not None:
                 members = before if when == "before" else after
                 members[get_args(hints[each.name])[0]] = place, each.name
-        found = _HOLDS[cls] = _Holds(after, before)
-    return found
+        made = self[cls] = _Holds(after, before)
+        return made
+
+
+_HOLDS: Final = _HoldsByClass()
 
 
 def get_kind(value: object) -> str:

@@ -43,10 +43,7 @@ class TreeClock:
 
     def now_ms(self) -> int:
         """Return the time; never less than an earlier call returned."""
-        passed_ms = self._passed_ms
-        if passed_ms is read_monotonic_ms:  # in place, because every fact has a time
-            return self.offset_ms + time.monotonic_ns() // 1_000_000
-        return self.offset_ms + passed_ms()
+        return self.offset_ms + self._passed_ms()
 
     def not_before(self, at_ms: int) -> TreeClock:
         """Return a clock that never returns less than ``at_ms`` and otherwise agrees with this one."""
