@@ -198,7 +198,7 @@ def _record(text: str, seq: int) -> JournalRecord:
 
 def _check_time(at_ms: int) -> int:
     if not -_MAX_TIME <= at_ms <= _MAX_TIME:
-        raise DamageError("a time is no time that a journal can hold")
+        raise DamageError("no time in a journal can be so early or so late")
     return at_ms
 
 

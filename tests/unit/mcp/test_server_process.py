@@ -121,7 +121,7 @@ async def test_server_hears_of_a_call_whose_caller_was_cancelled() -> None:
 
 
 async def test_cancellation_of_a_caller_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no failure of the call, which is dropped."""
+    """The caller is cancelled and gets no error of the server; its call is dropped."""
     is_called, is_dropped = asyncio.Event(), asyncio.Event()
 
     async def call_for_ever(*_: object) -> ServerReply:

@@ -113,7 +113,7 @@ async def test_file_that_grows_while_it_is_packed_is_refused(
 
 
 async def test_engine_is_given_what_it_reads_and_says_what_went_wrong(tmp_path: Path) -> None:
-    """Its output and its errors are read at once; one that reads nothing is no failure."""
+    """Its output and its errors are read at once. It may end without having read its input."""
     program = make_engine(tmp_path, 'cat; head -c 300000 /dev/zero >&2; echo "the end" >&2; exit 3')
     answer = await ask_engine(program, [], data=b"in" * 100_000)
     assert (answer.code, answer.output, answer.said[-7:]) == (3, b"in" * 100_000, "the end")
